@@ -1,0 +1,121 @@
+"""An arena: one frozen document that says what is measured, how, and what counts as faster.
+
+Invariants
+1. An arena is identified by the digest of its canonical JSON; changing any field makes another arena.
+2. Launch counts are even, because launches come in pairs with exchanged roles.
+3. All quantities are integers in the unit their name carries (ppm, ms, bytes, seconds).
+"""
+
+from __future__ import annotations
+
+import functools
+from importlib import resources
+from pathlib import Path
+
+import msgspec
+import tomli
+
+from config.canonical import domain_digest
+from config.errors import ConfigurationError, SourceLocation
+
+ARENA_SCHEMA = "cacheon.arena.v1"
+CPU_TIMING_METHOD = "outside-monotonic-per-call"
+
+
+class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What one target is measured on: a dtype and a list of shapes (dimension name -> extent)."""
+
+    target: str
+    dtype: str
+    shapes: tuple[dict[str, int], ...]
+
+
+class Arena(msgspec.Struct, frozen=True, dict=True, forbid_unknown_fields=True):
+    """The frozen measuring document. Ratios are ppm with 1_000_000 meaning equal speed."""
+
+    schema: str
+    id: str
+    kind: str
+    timing_method: str
+    alpha_ppm: int  # probability, in ppm, that code no faster than the margin passes one attempt
+    margin_ppm: int  # gain over the incumbent, in ppm, that the lower bound must clear
+    launches_min: int
+    launches_max: int
+    blocks_per_launch: int  # measured blocks of each role in one launch
+    calls_per_block: int
+    warmup_calls: int  # checked but untimed calls of each role at the start of a launch
+    call_deadline_ms: int
+    attempt_budget_seconds: int
+    arm_memory_bytes: int
+    arm_threads: int
+    implausible_speedup_ppm: int  # a lower bound at or above this goes to review instead of a crown
+    workloads: tuple[Workload, ...]
+
+    @functools.cached_property
+    def digest(self) -> str:
+        """Lower-hex identity of this document."""
+        return domain_digest("cacheon.arena", msgspec.to_builtins(self))
+
+    def workload(self, target_id: str) -> Workload | None:
+        """Return the workload registered for `target_id`, or None when this arena does not judge it."""
+        return next((load for load in self.workloads if load.target == target_id), None)
+
+
+def load_arena(name_or_path: str) -> Arena:
+    """Load an arena by id from `config/arenas/` or by path (anything ending in `.toml`).
+
+    Raises `ConfigurationError`: ARENA_NOT_FOUND, ARENA_INVALID.
+    """
+    if name_or_path.endswith(".toml"):
+        path = Path(name_or_path)
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            raise ConfigurationError(
+                "ARENA_NOT_FOUND", f"arena file {name_or_path} cannot be read: {error.strerror}",
+                hint="give the id of a built-in arena or the path of a readable .toml file",
+            ) from error
+        return parse_arena(data, name_or_path)
+    source = resources.files("config") / "arenas" / f"{name_or_path}.toml"
+    if "/" in name_or_path or not source.is_file():
+        raise ConfigurationError(
+            "ARENA_NOT_FOUND", f"there is no arena called {name_or_path!r}",
+            hint=f"known arenas: {', '.join(known_arenas())}",
+        )
+    return parse_arena(source.read_bytes(), f"arenas/{name_or_path}.toml")
+
+
+def known_arenas() -> list[str]:
+    """Return the ids of the built-in arenas, sorted."""
+    folder = resources.files("config") / "arenas"
+    return sorted(item.name.removesuffix(".toml") for item in folder.iterdir() if item.name.endswith(".toml"))
+
+
+def parse_arena(data: bytes, source: str) -> Arena:
+    """Parse and check one arena document. Raises `ConfigurationError` (ARENA_INVALID)."""
+    try:
+        arena = msgspec.convert(tomli.loads(data.decode("utf-8")), Arena)
+    except (UnicodeDecodeError, tomli.TOMLDecodeError, msgspec.ValidationError) as error:
+        raise _invalid(str(error), source) from error
+    for holds, complaint in (
+        (arena.schema == ARENA_SCHEMA, f"schema must be {ARENA_SCHEMA!r}"),
+        (arena.timing_method == CPU_TIMING_METHOD, f"timing_method must be {CPU_TIMING_METHOD!r}"),
+        (0 < arena.alpha_ppm < 500_000, "alpha_ppm must lie between 0 and 500000"),
+        (arena.margin_ppm >= 0, "margin_ppm must not be negative"),
+        (arena.launches_min % 2 == 0 and arena.launches_max % 2 == 0, "launch counts must be even"),
+        (0 < arena.launches_min <= arena.launches_max, "launches_min must be positive and at most launches_max"),
+        (min(arena.blocks_per_launch, arena.calls_per_block, arena.arm_threads) > 0, "counts must be positive"),
+        (arena.warmup_calls >= 0, "warmup_calls must not be negative"),
+        (min(arena.call_deadline_ms, arena.attempt_budget_seconds) > 0, "deadlines must be positive"),
+        (all(load.shapes for load in arena.workloads), "every workload needs a shape"),
+        (len({load.target for load in arena.workloads}) == len(arena.workloads), "a target appears twice"),
+    ):
+        if not holds:
+            raise _invalid(complaint, source)
+    return arena
+
+
+def _invalid(complaint: str, source: str) -> ConfigurationError:
+    return ConfigurationError(
+        "ARENA_INVALID", f"arena document is invalid: {complaint}", location=SourceLocation(source)
+    )
