@@ -1,0 +1,219 @@
+"""The attempt document: everything one measured comparison leaves behind, and all that a grader may read.
+
+Invariants
+1. An attempt is canonical JSON under `ATTEMPT_SCHEMA`; its identity is the SHA-256 of exactly those bytes.
+2. It holds integers in the unit their name carries (ns, bytes, ppm) and text, never a float.
+3. It stores observations only. Medians, bounds and outcomes are recomputed by the grader and have no field here.
+4. Rows that occur thousands of times (`CallCheck`, `RoleBlock`, `Block`) are encoded as arrays, so that 64 launches
+   of 256 calls stay below 4 MB.
+5. Times called `*_ns` without `unix` come from the referee's monotonic clock, counted from the start of the attempt.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from config.canonical import CanonicalJsonError, canonical_json, read_json, sha256_hex
+from config.errors import GradeError
+from config.limits import EVIDENCE
+
+ATTEMPT_SCHEMA = "cacheon.attempt.v1"
+
+Role = Literal["baseline", "candidate"]
+NON_FINITE = -1  # CallCheck.worst_ppm of an output that holds NaN or infinity where the slot allows none
+AT_BOUND = 1_000_000  # CallCheck.worst_ppm of an output exactly at its tolerance
+
+
+class Reservation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where on the finalized chain the submission stands."""
+
+    block: int
+    event_index: int
+    hotkey: str
+
+
+class Identity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What was compared with what, under which documents. Digests are 64 lower-case hex characters."""
+
+    content_hash: str
+    target_id: str
+    target_digest: str
+    variants: tuple[str, ...]  # selected variants as "slot/variant", sorted
+    arena_id: str
+    arena_digest: str
+    incumbent_digest: str  # tree digest of the incumbent arm; for stock, the digest of the stock descriptor
+    candidate_tree_digest: str
+    tier: Literal["sealed", "host"]
+    reservation: Reservation
+
+
+class Seed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`commitment` was published before the first launch; `revealed` is the 32-byte seed in hex."""
+
+    commitment: str
+    revealed: str
+
+
+class Environment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The machine as the referee saw it."""
+
+    machine: str  # opaque, stable id of the machine
+    cpu: str
+    kernel: str
+    python: str
+    torch: str
+    cores: tuple[int, ...]  # cores arms may be pinned to; slot 0 uses cores[0], slot 1 uses cores[1]
+    load_before: str  # text such as "0.12 0.20 0.15"
+    load_after: str
+    layers_present: tuple[str, ...]  # sandbox layers, sorted
+    layers_waived: tuple[str, ...]
+    timing_method: str
+
+
+class CallCheck(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """The check of one call. Digests are the first 16 hex characters of a SHA-256 over the raw bytes."""
+
+    input_digest: str
+    output_digest: str  # at return
+    late_digest: str  # after the delay; "" when equal to output_digest
+    worst_ppm: int  # worst element error in ppm of its bound (AT_BOUND passes); NON_FINITE for NaN or infinity
+
+
+class RoleBlock(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """One role's timed calls inside one block: when it began, ns per call, one check per call."""
+
+    start_ns: int
+    call_ns: tuple[int, ...]
+    checks: tuple[CallCheck, ...]
+
+
+class Block(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Both roles measured once on one shape. `case` indexes the arena's shapes for the target."""
+
+    case: int
+    first: Role  # the role that ran first
+    baseline: RoleBlock
+    candidate: RoleBlock
+
+
+class ChildOutcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How a sandboxed process ended, as the sandbox reported it."""
+
+    kind: str  # "exited", "signaled", "wall_limit", "cpu_limit", "memory_limit", "output_limit", "refused", "killed"
+    exit_status: int
+    signal: int
+    layer: str
+
+
+class ArmRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One arm of one launch."""
+
+    slot: int  # 0 or 1: core, start order and memory order go with the slot
+    core: int
+    process: str  # id of the process, unique within the machine's uptime, such as "pid:starttime"
+    start_ns: int  # fork requested
+    ready_ns: int  # arm reported ready
+    prepare_ns: int  # duration of the bundle's `prepare`; 0 when it has none
+    first_call_ns: int  # duration of the first (warm-up) call; 0 when the arena has no warm-up calls
+    warmup: tuple[CallCheck, ...]  # one check per warm-up call
+    outcome: ChildOutcome
+
+
+class Launch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A fresh pair of arms, measured to the end. An interrupted launch is an `Incident`, never a `Launch`."""
+
+    index: int
+    candidate_slot: int  # must equal `sealing.candidate_slot(seed, attempt_id, index)`
+    timing_method: str
+    start_ns: int
+    end_ns: int
+    baseline: ArmRecord
+    candidate: ArmRecord
+    blocks: tuple[Block, ...]
+
+
+class StageRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One correctness stage before the launches: one shape, `calls` checked calls of the candidate."""
+
+    stage: str
+    shape: dict[str, int]
+    dtype: str
+    checks: tuple[CallCheck, ...]
+
+
+class Incident(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Something that ended the attempt. Kinds and their verdicts are the closed table of `scoring.incidents`."""
+
+    stage: str  # "correctness", "start", "prepare", "warmup", "block", "teardown", ...
+    launch: int  # index of the launch, -1 outside launches
+    role: Literal["baseline", "candidate", "referee"]
+    kind: str
+    detail: str
+    outcome: ChildOutcome | None = None
+
+
+class LimitsInForce(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The limits the arms ran under."""
+
+    memory_bytes: int
+    threads: int
+    call_deadline_ms: int
+    attempt_budget_seconds: int
+
+
+class Attempt(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One measured comparison."""
+
+    schema: str
+    attempt_id: str  # unique text chosen by the node before the attempt
+    role: Literal["primary", "reproduction"]
+    previous_attempt: str  # SHA-256 of the primary attempt's bytes; "" for a primary
+    started_unix_ns: int
+    ended_unix_ns: int
+    identity: Identity
+    seed: Seed
+    environment: Environment
+    limits: LimitsInForce
+    stages: tuple[StageRecord, ...]
+    launches: tuple[Launch, ...]
+    incidents: tuple[Incident, ...]
+    ending: Literal["decided", "launches", "time", "incident"]  # why the referee stopped launching
+
+
+def encode_attempt(attempt: Attempt) -> bytes:
+    """Return the canonical bytes of `attempt`."""
+    return canonical_json(msgspec.to_builtins(attempt))
+
+
+def attempt_digest(data: bytes) -> str:
+    """Return the identity of an attempt file: the SHA-256 of its canonical (uncompressed) bytes."""
+    return sha256_hex(data)
+
+
+def read_attempt(data: bytes, *, expected_digest: str = "") -> Attempt:
+    """Read one attempt document strictly.
+
+    Raises `GradeError`: ATTEMPT_TOO_LARGE, ATTEMPT_DIGEST_MISMATCH (the bytes are not those of `expected_digest`),
+    ATTEMPT_NOT_CANONICAL, ATTEMPT_SCHEMA_UNKNOWN, ATTEMPT_MALFORMED.
+    """
+    if len(data) > EVIDENCE.attempt_bytes:
+        raise GradeError("ATTEMPT_TOO_LARGE", f"the attempt file has {len(data)} bytes, above {EVIDENCE.attempt_bytes}")
+    if expected_digest and sha256_hex(data) != expected_digest:
+        raise GradeError(
+            "ATTEMPT_DIGEST_MISMATCH",
+            f"the attempt file hashes to {sha256_hex(data)}, not to the expected {expected_digest}",
+            hint="the file was changed or is not the one named; fetch it again from where it was published",
+        )
+    try:
+        value = read_json(data, require_canonical=True)
+    except CanonicalJsonError as error:
+        raise GradeError("ATTEMPT_NOT_CANONICAL", f"the attempt file is not canonical JSON: {error.message}") from error
+    schema = value.get("schema") if isinstance(value, dict) else None
+    if schema != ATTEMPT_SCHEMA:
+        raise GradeError("ATTEMPT_SCHEMA_UNKNOWN", f"attempt schema {str(schema)[:80]!r} is not one this grader knows")
+    try:
+        return msgspec.convert(value, Attempt, strict=True)
+    except msgspec.ValidationError as error:
+        raise GradeError("ATTEMPT_MALFORMED", f"the attempt document is malformed: {error}") from error
