@@ -32,10 +32,12 @@ def canonical_json(value: object) -> bytes:
 
     Raises `CanonicalJsonError` (NOT_CANONICAL_JSON) for a value outside the allowed types.
     """
-    _require_plain(value, "$")
     try:
+        _require_plain(value, "$")
         text = json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False)
         return text.encode("utf-8")
+    except CanonicalJsonError:
+        raise
     except (ValueError, RecursionError) as error:
         raise CanonicalJsonError("NOT_CANONICAL_JSON", f"value has no canonical form: {error}") from error
 

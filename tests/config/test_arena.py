@@ -1,0 +1,67 @@
+"""`config/arena.py`: arena documents and their identity."""
+
+from __future__ import annotations
+
+from importlib import resources
+
+import msgspec
+import pytest
+
+from config.arena import known_arenas, load_arena, parse_arena
+from config.errors import ConfigurationError
+from config.target_catalog import load_catalog
+
+TEXT = (resources.files("config") / "arenas" / "cpu-small.toml").read_text("utf-8")
+
+
+@pytest.mark.parametrize("name", known_arenas())
+def test_built_in_arenas_judge_registered_targets(name: str) -> None:
+    """Every built-in arena loads under its own id and names only registered targets."""
+    arena = load_arena(name)
+    assert arena.id == name
+    assert all(load_catalog().find(load.target) for load in arena.workloads)
+
+
+def test_any_change_makes_another_arena() -> None:
+    """The digest follows every field."""
+    arena = load_arena("cpu-small")
+    assert arena.digest == load_arena("cpu-small").digest
+    assert msgspec.structs.replace(arena, margin_ppm=arena.margin_ppm + 1).digest != arena.digest
+
+
+def test_workloads_are_found_by_target() -> None:
+    """A target outside the arena has no workload."""
+    arena = load_arena("cpu-small")
+    assert arena.workload("norm.rmsnorm") is not None
+    assert arena.workload("attention.decode") is None
+
+
+@pytest.mark.parametrize("name", ["absent", "../catalog", "absent.toml"])
+def test_an_unknown_arena_is_one_error(name: str) -> None:
+    """Unknown ids and unreadable paths are refused by name."""
+    with pytest.raises(ConfigurationError) as caught:
+        load_arena(name)
+    assert caught.value.code == "ARENA_NOT_FOUND"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("cacheon.arena.v1", "cacheon.arena.v9"),
+        ("launches_min = 18", "launches_min = 17"),
+        ("launches_min = 18", "launches_min = 900"),
+        ("alpha_ppm = 5000", "alpha_ppm = 0"),
+        ("alpha_ppm = 5000", "alpha_ppm = 0.5"),
+        ("alpha_ppm = 5000", "alpha_ppm = 5000\nextra = 1"),
+        ("outside-monotonic-per-call", "device-events"),
+        ("norm.rmsnorm", "activation.silu_and_mul"),
+        ('schema = "cacheon.arena.v1"', ""),
+        ('schema = "cacheon.arena.v1"', "schema = ["),
+    ],
+)
+def test_documents_that_break_a_rule_are_refused(old: str, new: str) -> None:
+    """Each broken rule is ARENA_INVALID with the place."""
+    assert old in TEXT
+    with pytest.raises(ConfigurationError) as caught:
+        parse_arena(TEXT.replace(old, new, 1).encode(), "x.toml")
+    assert caught.value.code == "ARENA_INVALID"
