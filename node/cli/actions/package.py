@@ -1,0 +1,77 @@
+"""`cacheon chain-package`: the archive of a bundle, its content hash, and every file the hash covers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from config.errors import ConfigurationError
+from intake.content_hash import HashedFile, hash_tree
+from intake.package import PackagedBundle, package_bundle
+from node.cli.output import Output, table
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+class CoveredFile(msgspec.Struct, frozen=True):
+    """One file under the content hash; `size` is in bytes."""
+
+    path: str
+    size: int
+
+
+class Packaged(msgspec.Struct, frozen=True):
+    """The result as `--json` shows it."""
+
+    archive: str
+    content_hash: str
+    archive_sha256: str
+    archive_bytes: int
+    files: tuple[CoveredFile, ...]
+
+
+def run(bundle: str, out: str | None, *, as_json: bool) -> None:
+    """Pack `bundle`. Raises `IntakeError` for what a validator would refuse, `ConfigurationError` for a bad folder."""
+    output = Output("chain-package", as_json=as_json)
+    folder = bundle_folder(bundle)
+    target = Path(out) if out else Path(f"{hash_tree(folder).hex}.tar.gz")
+    packed = package(folder, target)
+    result = Packaged(
+        str(packed.path.absolute()), packed.content_hash, packed.archive_sha256, packed.archive_bytes, _covered(packed.files)
+    )
+    output.result(result, lambda console: _show(console, result))
+    output.note(f"next: publish the archive, then `cacheon chain-submit {bundle} --url URL`")
+
+
+def bundle_folder(bundle: str) -> Path:
+    """Return the folder of a bundle. Raises `ConfigurationError` (BUNDLE_FOLDER_MISSING)."""
+    folder = Path(bundle)
+    if not folder.is_dir():
+        raise ConfigurationError(
+            "BUNDLE_FOLDER_MISSING", f"there is no folder {bundle}", hint="name the folder that holds manifest.toml"
+        )
+    return folder
+
+
+def package(folder: Path, target: Path) -> PackagedBundle:
+    """Write the archive of `folder` to `target`. Raises `IntakeError`, `ConfigurationError` (OUTPUT_UNWRITABLE)."""
+    try:
+        return package_bundle(folder, target)
+    except OSError as error:
+        raise ConfigurationError(
+            "OUTPUT_UNWRITABLE", f"{target} cannot be written: {error.strerror or error}",
+            hint="name a file in a writable folder with --out",
+        ) from error
+
+
+def _covered(files: tuple[HashedFile, ...]) -> tuple[CoveredFile, ...]:
+    return tuple(CoveredFile(file.path, file.size) for file in files)
+
+
+def _show(console: Console, result: Packaged) -> None:
+    console.print(f"content hash  {result.content_hash}", markup=False, soft_wrap=True)
+    console.print(f"archive       {result.archive} ({result.archive_bytes} bytes)", markup=False, soft_wrap=True)
+    console.print(table(("file under the hash", "bytes"), [(file.path, str(file.size)) for file in result.files]))

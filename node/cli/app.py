@@ -1,0 +1,320 @@
+"""The command tree: names, options and help texts. Bodies live in `node.cli.actions` and are imported when they run.
+
+Invariants
+1. Nothing here imports torch, the chain SDK, the store or a room other than `config`.
+2. A function's docstring is its help text; the first sentence is what the overview shows.
+3. A command returns its exit code, or None for success; failures are raised and rendered at the boundary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+
+from node.cli import options
+from node.cli.options import ChainChoice
+
+EPILOGUE = """\
+Exit codes: 0 done; 1 defect of ours; 2 command line or settings; 3 rejected (FAIL); 4 chain or wallet; \
+5 network, try again; 6 this machine is not ready; 7 pending or not found; 130 interrupted.
+
+Standard output carries data, standard error carries talk. `cacheon explain CODE` explains any error."""
+
+MINER, OPERATOR, LOOKUP = "For miners", "For operators", "Look things up"
+
+app = typer.Typer(
+    name="cacheon", no_args_is_help=True, epilog=EPILOGUE, context_settings={"help_option_names": ["-h", "--help"]}
+)
+node_app = typer.Typer(no_args_is_help=True, help="Run the validator node and ask how it is doing.")
+config_app = typer.Typer(no_args_is_help=True, help="Look at the settings.")
+receipt_app = typer.Typer(no_args_is_help=True, help="Check signed receipts.")
+app.add_typer(node_app, name="node", rich_help_panel=OPERATOR)
+app.add_typer(config_app, name="config", rich_help_panel=OPERATOR)
+app.add_typer(receipt_app, name="receipt", rich_help_panel=LOOKUP)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"cacheon {version('cacheon')}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    debug: Annotated[bool, typer.Option("--debug", help="Print tracebacks of defects.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Validator node of a subnet that pays miners for faster GPU kernels, and its miners' tools.
+
+    New here? `cacheon demo` shows the whole system at work on this machine in about a minute.
+    """
+
+
+@app.command(rich_help_panel=MINER)
+def demo(
+    state: Annotated[
+        str | None,
+        typer.Option(
+            "--state",
+            metavar="DIR",
+            help="Work here, and resume what is there. Default: a fresh temporary folder.",
+            show_default=False,
+        ),
+    ] = None,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the temporary folder afterwards.")] = False,
+    json: options.Json = False,
+) -> int:
+    """Show the whole system at work on this machine: a chain, six miners, one validator, confirmed weights.
+
+    Needs no network, no wallet and no GPU. Exit code 0 only when every submission got the verdict it deserves.
+    """
+    from node.cli.actions.demo import run
+
+    return run(state, keep=keep, as_json=json)
+
+
+@app.command("chain-package", rich_help_panel=MINER)
+def chain_package(
+    bundle: options.Bundle,
+    out: Annotated[
+        str | None,
+        typer.Option(
+            "--out", metavar="FILE", help="Archive to write. Default: ./<content hash>.tar.gz", show_default=False
+        ),
+    ] = None,
+    json: options.Json = False,
+) -> None:
+    """Pack a bundle into the archive that a validator fetches, and print its content hash.
+
+    The same tree always gives the same bytes. Every file that the hash covers is listed.
+    """
+    from node.cli.actions.package import run
+
+    run(bundle, out, as_json=json)
+
+
+@app.command("chain-submit", rich_help_panel=MINER)
+def chain_submit(  # noqa: PLR0913 - one parameter per option
+    bundle: options.Bundle,
+    url: Annotated[str, typer.Option("--url", metavar="URL", help="Where validators fetch the packed archive.")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print hash and payload; sign and send nothing.")] = False,
+    blocks_until_reveal: Annotated[
+        int,
+        typer.Option("--blocks-until-reveal", metavar="N", min=2, help="Blocks until the chain opens the commitment."),
+    ] = 10,
+    wallet: options.Wallet = None,
+    hotkey: options.Hotkey = None,
+    wallet_path: options.WalletPath = None,
+    network: options.Network = None,
+    endpoint: options.Endpoint = None,
+    netuid: options.Netuid = None,
+    config: options.Config = None,
+    json: options.Json = False,
+) -> None:
+    """Commit a bundle's content hash and URL to the chain under a timelock.
+
+    The tree is hashed again and refused if a validator would refuse it. The printed id is what `chain-status` follows.
+    """
+    from node.cli.actions.submit import run
+
+    endpoints = tuple(endpoint) if endpoint else None
+    choice = ChainChoice(config, network, endpoints, netuid, wallet, hotkey, wallet_path)
+    run(bundle, url, choice, blocks_until_reveal=blocks_until_reveal, dry_run=dry_run, as_json=json)
+
+
+@app.command("chain-status", rich_help_panel=MINER)
+def chain_status(  # noqa: PLR0913 - one parameter per option
+    identifier: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[ID]",
+            help="Id printed by chain-submit, or a content hash. Default: everything of the hotkey.",
+            show_default=False,
+        ),
+    ] = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Follow until every listed submission is decided.")] = False,
+    hotkey: Annotated[
+        str | None,
+        typer.Option(
+            "--hotkey", metavar="NAME|SS58", help="Hotkey name in the wallet, or an address.", show_default=False
+        ),
+    ] = None,
+    node_state: Annotated[
+        str | None,
+        typer.Option(
+            "--node-state",
+            metavar="DIR",
+            help="State folder of a node on this machine: adds its view.",
+            show_default=False,
+        ),
+    ] = None,
+    wallet: options.Wallet = None,
+    wallet_path: options.WalletPath = None,
+    network: options.Network = None,
+    endpoint: options.Endpoint = None,
+    netuid: options.Netuid = None,
+    config: options.Config = None,
+    json: options.Json = False,
+) -> int:
+    """Show where submissions stand: sealed, revealed, and, with a node's state folder, their verdict.
+
+    With `--watch --json` every change is one line. Exit code 7 while something is still pending or nothing is known.
+    """
+    from node.cli.actions.chain_status import run
+
+    endpoints = tuple(endpoint) if endpoint else None
+    choice = ChainChoice(config, network, endpoints, netuid, wallet, hotkey, wallet_path)
+    return run(identifier, choice, node_state=node_state, watch=watch, as_json=json)
+
+
+@app.command(rich_help_panel=OPERATOR)
+def devnet(
+    port: Annotated[
+        int, typer.Option("--port", metavar="N", min=0, max=65535, help="Loopback port; 0 picks a free one.")
+    ] = 9944,
+    block_time: Annotated[
+        float,
+        typer.Option(
+            "--block-time", metavar="SECONDS", min=0.0, help="Time between blocks; 0 = a block per extrinsic."
+        ),
+    ] = 1.0,
+    finality_lag: Annotated[
+        int, typer.Option("--finality-lag", metavar="N", min=0, help="Blocks between the best and the finalized head.")
+    ] = 2,
+    state: Annotated[
+        str | None,
+        typer.Option("--state", metavar="FILE", help="Keep the chain here across restarts.", show_default=False),
+    ] = None,
+    genesis: Annotated[
+        str | None,
+        typer.Option(
+            "--genesis", metavar="FILE", help="Accounts, subnets and hotkeys of block 0 (JSON).", show_default=False
+        ),
+    ] = None,
+) -> int:
+    """Serve a local chain that the unmodified Bittensor SDK talks to (loopback only).
+
+    Serves real subtensor metadata: signed extrinsics, timelocked commitments, commit-reveal weights, the metagraph.
+    """
+    from node.cli.actions.devnet import run
+
+    return run(port=port, block_time=block_time, finality_lag=finality_lag, state=state, genesis=genesis)
+
+
+@node_app.command("run")
+def node_run(
+    config: Annotated[str, typer.Option("--config", "-c", metavar="FILE", help="Settings file (TOML).")],
+) -> int:
+    """Run the validator node until it is told to stop (SIGTERM or Ctrl-C)."""
+    from node.cli.actions.node_run import run
+
+    return run(config)
+
+
+@node_app.command("status")
+def node_status(config: options.Config = None, state: options.State = None, json: options.Json = False) -> None:
+    """Show what the node knows: chain position, submissions by state, crowns, the last weights.
+
+    Reads the state folder, so it works while the node runs and after it stopped.
+    """
+    from node.cli.actions.node_status import run
+
+    run(config, state, as_json=json)
+
+
+@app.command(rich_help_panel=LOOKUP)
+def regrade(
+    attempt: Annotated[
+        str, typer.Argument(metavar="ATTEMPT", help="An attempt file, or its digest with --state or -c.")
+    ],
+    arena: Annotated[
+        str | None,
+        typer.Option(
+            "--arena", metavar="ID|FILE", help="Arena document. Default: the one the attempt names.", show_default=False
+        ),
+    ] = None,
+    config: options.Config = None,
+    state: options.State = None,
+    json: options.Json = False,
+) -> int:
+    """Grade an attempt file again, offline: the same evidence always gives the same verdict.
+
+    Exit code 0 for PASS, 3 for FAIL, 7 for RETRY.
+    """
+    from node.cli.actions.regrade import run
+
+    return run(attempt, arena, config=config, state=state, as_json=json)
+
+
+@app.command(rich_help_panel=LOOKUP)
+def explain(
+    code: Annotated[
+        str | None, typer.Argument(metavar="[CODE]", help="An error code. Default: list all.", show_default=False)
+    ] = None,
+    json: options.Json = False,
+) -> None:
+    """Explain an error code: what happened, whose turn it is, what to do."""
+    from node.cli.actions.explain import run
+
+    run(code, as_json=json)
+
+
+@app.command(rich_help_panel=LOOKUP)
+def targets(json: options.Json = False) -> None:
+    """List the reward units that a bundle can compete for."""
+    from node.cli.actions.targets import run
+
+    run(as_json=json)
+
+
+@config_app.command("show")
+def config_show(
+    config: options.Config = None,
+    origin: Annotated[bool, typer.Option("--origin", help="Say which layer set each key.")] = False,
+    json: options.Json = False,
+) -> None:
+    """Print the resolved settings, as a settings file.
+
+    Layers, later ones win: defaults, profile, file, environment (CACHEON_SECTION__KEY), flags.
+    """
+    from node.cli.actions.config_show import run
+
+    run(config, origin=origin, as_json=json)
+
+
+@receipt_app.command("verify")
+def receipt_verify(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A receipt (DSSE envelope).")],
+    key: Annotated[
+        str | None, typer.Option("--key", metavar="HEX", help="Public key that must have signed.", show_default=False)
+    ] = None,
+    json: options.Json = False,
+) -> None:
+    """Check the signature and form of a receipt and print what it says."""
+    from node.cli.actions.receipt import run
+
+    run(file, key, as_json=json)
+
+
+def command_tree() -> Any:
+    """Return the parser built from the declarations above."""
+    return typer.main.get_command(app)
+
+
+def command_name(tree: Any, arguments: Sequence[str]) -> str:
+    """Return the command that `arguments` call, such as `node status`; "" when they call none."""
+    words: list[str] = []
+    for word in arguments:
+        commands = getattr(tree, "commands", {})
+        if word in commands:
+            words.append(word)
+            tree = commands[word]
+        elif not word.startswith("-"):
+            break
+    return " ".join(words)

@@ -1,0 +1,46 @@
+"""Entry point of the `cacheon` command.
+
+Rules
+1. `run` is the only process boundary of the command: whatever happens below, a person gets one rendered error and one
+   documented exit code.
+2. Importing this module and printing help imports neither torch nor the chain SDK nor the store.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import typer
+
+from config.errors import CacheonError, ExitCode
+from node.cli import boundary
+from node.cli.app import command_name, command_tree
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run one command line and return the process exit code."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    tree = command_tree()
+    own = given[: given.index("--")] if "--" in given else given
+    as_json, debug = "--json" in own, "--debug" in own
+    name = command_name(tree, own)
+    try:
+        result = tree.main(args=given, prog_name="cacheon", standalone_mode=False)
+    except CacheonError as error:
+        return boundary.report(error, name, as_json=as_json)
+    except typer.TyperException as error:
+        if boundary.is_help(error):
+            return int(ExitCode.USAGE)
+        return boundary.report(boundary.usage_error(error), name, as_json=as_json)
+    except (KeyboardInterrupt, typer.Abort):
+        return boundary.interrupted(as_json=as_json)
+    except Exception as error:  # noqa: BLE001 - the process boundary: no traceback may reach a person
+        return boundary.report(boundary.unexpected(error, given, debug=debug), name, as_json=as_json)
+    if result == ExitCode.INTERRUPTED:
+        return boundary.interrupted(as_json=as_json)
+    return int(result) if isinstance(result, int) else int(ExitCode.OK)
+
+
+if __name__ == "__main__":
+    sys.exit(run())

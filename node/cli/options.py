@@ -1,0 +1,61 @@
+"""Options that several commands share, so that one thing has one name and one help text everywhere."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+Json = Annotated[bool, typer.Option("--json", help="Print one line of JSON to standard output; never prompt.")]
+Config = Annotated[
+    str | None, typer.Option("--config", "-c", metavar="FILE", help="Settings file (TOML).", show_default=False)
+]
+State = Annotated[
+    str | None,
+    typer.Option(
+        "--state", metavar="DIR", help="State folder of the node (settings key `state_dir`).", show_default=False
+    ),
+]
+Bundle = Annotated[str, typer.Argument(metavar="BUNDLE", help="Folder that holds the bundle's manifest.toml.")]
+Wallet = Annotated[str | None, typer.Option("--wallet", metavar="NAME", help="Wallet name.", show_default=False)]
+Hotkey = Annotated[str | None, typer.Option("--hotkey", metavar="NAME", help="Hotkey name.", show_default=False)]
+WalletPath = Annotated[
+    str | None, typer.Option("--wallet-path", metavar="DIR", help="Folder of wallets.", show_default=False)
+]
+Network = Annotated[
+    str | None,
+    typer.Option("--network", metavar="NAME", help="Profile: devnet, test or finney.", show_default=False),
+]
+Endpoint = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--endpoint", metavar="URL", help="Chain node (ws:// or wss://); may be repeated.", show_default=False
+    ),
+]
+Netuid = Annotated[int | None, typer.Option("--netuid", metavar="N", help="Subnet number.", show_default=False)]
+
+
+@dataclass(frozen=True)
+class ChainChoice:
+    """What the command line says about chain and wallet; None means: as the settings have it."""
+
+    config: str | None = None
+    network: str | None = None
+    endpoints: tuple[str, ...] | None = None
+    netuid: int | None = None
+    wallet: str | None = None
+    hotkey: str | None = None
+    wallet_path: str | None = None
+
+    def overrides(self) -> dict[str, object]:
+        """Return the choice as settings keys of the flag layer."""
+        pairs = {
+            "profile": self.network,
+            "chain.endpoints": self.endpoints,
+            "chain.netuid": self.netuid,
+            "chain.wallet": self.wallet,
+            "chain.hotkey": self.hotkey,
+            "chain.wallet_path": self.wallet_path,
+        }
+        return {key: value for key, value in pairs.items() if value is not None}

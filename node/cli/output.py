@@ -1,0 +1,123 @@
+"""How commands speak.
+
+Rules
+1. Standard output carries data only; everything said to a person goes to standard error.
+2. With `--json` standard output carries whole lines of JSON, one envelope per line, never ANSI, whatever FORCE_COLOR
+   says: `{"schema":"cacheon.<command>.v1","ok":true,"data":...}` or
+   `{"schema":...,"ok":false,"error":{"code":...,"message":...,"hint":...,"blame":...,"location":...}}`.
+3. Colour and progress need a terminal; NO_COLOR is honoured. A table fits 100 columns when nobody is looking.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, TextIO
+
+import msgspec
+
+from config.errors import ErrorDocument
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from rich.console import Console
+    from rich.table import Table
+
+PIPED_COLUMNS = 100
+
+
+class _Success(msgspec.Struct, frozen=True):
+    schema: str
+    ok: bool
+    data: object
+
+
+class _ErrorBody(msgspec.Struct, frozen=True):
+    code: str
+    message: str
+    hint: str
+    blame: str
+    location: str
+
+
+class _Failure(msgspec.Struct, frozen=True):
+    schema: str
+    ok: bool
+    error: _ErrorBody
+
+
+def schema_of(command: str) -> str:
+    """Return the schema id of a command's envelope: `node status` -> `cacheon.node-status.v1`."""
+    return f"cacheon.{command.replace(' ', '-')}.v1" if command else "cacheon.v1"
+
+
+def success_line(command: str, data: object) -> bytes:
+    """Return the success envelope of `data` (anything msgspec encodes) as one line, with its newline."""
+    return msgspec.json.encode(_Success(schema_of(command), True, data)) + b"\n"
+
+
+def failure_line(command: str, error: ErrorDocument) -> bytes:
+    """Return the failure envelope as one line, with its newline. All five keys are always there."""
+    body = _ErrorBody(error.code, error.message, error.hint, error.blame, error.location)
+    return msgspec.json.encode(_Failure(schema_of(command), False, body)) + b"\n"
+
+
+class Output:
+    """Where one command writes. `as_json` is whether `--json` was given."""
+
+    def __init__(self, command: str, *, as_json: bool = False) -> None:
+        self.command = command
+        self.as_json = as_json
+
+    def result(self, data: object, show: Callable[[Console], None]) -> None:
+        """Write the result once: the envelope with `--json`, else whatever `show` prints."""
+        if self.as_json:
+            self.json_line(data)
+        else:
+            show(data_console())
+
+    def json_line(self, data: object) -> None:
+        """Write one success envelope and flush it, so that a reader of a stream sees it at once."""
+        write_raw(success_line(self.command, data))
+
+    def note(self, text: str) -> None:
+        """Say something to the person; silent with `--json`."""
+        if not self.as_json:
+            talk_console().print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+def write_raw(line: bytes) -> None:
+    """Write bytes to standard output unchanged and flush."""
+    sys.stdout.write(line.decode("utf-8"))
+    sys.stdout.flush()
+
+
+def data_console() -> Console:
+    """Return the console of standard output."""
+    return _console(sys.stdout)
+
+
+def talk_console() -> Console:
+    """Return the console of standard error."""
+    return _console(sys.stderr)
+
+
+def _console(stream: TextIO) -> Console:
+    from rich.console import Console
+
+    width = None if stream.isatty() else PIPED_COLUMNS
+    return Console(file=stream, width=width, highlight=False, emoji=False)
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: str | None = None) -> Table:
+    """Return a plain table whose cells fold instead of losing characters; cell text is never read as markup."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    result = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
+    for column in columns:
+        result.add_column(column, overflow="fold")
+    for row in rows:
+        result.add_row(*(Text(cell) for cell in row))
+    return result
