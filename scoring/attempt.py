@@ -11,7 +11,7 @@ Invariants
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -22,6 +22,13 @@ from config.limits import EVIDENCE
 ATTEMPT_SCHEMA = "cacheon.attempt.v1"
 
 Role = Literal["baseline", "candidate"]
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
+Nanoseconds = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
+Ppm = Annotated[int, msgspec.Meta(ge=-1, le=2**62)]
+Digest = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
+DigestOrNone = Annotated[str, msgspec.Meta(pattern="^([0-9a-f]{64})?$")]
+ShortDigest = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{16}$")]
+ShortDigestOrNone = Annotated[str, msgspec.Meta(pattern="^([0-9a-f]{16})?$")]
 NON_FINITE = -1  # CallCheck.worst_ppm of an output that holds NaN or infinity where the slot allows none
 AT_BOUND = 1_000_000  # CallCheck.worst_ppm of an output exactly at its tolerance
 
@@ -29,22 +36,22 @@ AT_BOUND = 1_000_000  # CallCheck.worst_ppm of an output exactly at its toleranc
 class Reservation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Where on the finalized chain the submission stands."""
 
-    block: int
-    event_index: int
+    block: Count
+    event_index: Count
     hotkey: str
 
 
 class Identity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What was compared with what, under which documents. Digests are 64 lower-case hex characters."""
 
-    content_hash: str
+    content_hash: Digest
     target_id: str
-    target_digest: str
+    target_digest: Digest
     variants: tuple[str, ...]  # selected variants as "slot/variant", sorted
     arena_id: str
-    arena_digest: str
-    incumbent_digest: str  # tree digest of the incumbent arm; for stock, the digest of the stock descriptor
-    candidate_tree_digest: str
+    arena_digest: Digest
+    incumbent_digest: Digest  # tree digest of the incumbent arm; for stock, the digest of the stock descriptor
+    candidate_tree_digest: Digest
     tier: Literal["sealed", "host"]
     reservation: Reservation
 
@@ -52,8 +59,8 @@ class Identity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Seed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`commitment` was published before the first launch; `revealed` is the 32-byte seed in hex."""
 
-    commitment: str
-    revealed: str
+    commitment: Digest
+    revealed: Digest
 
 
 class Environment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -64,7 +71,7 @@ class Environment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     kernel: str
     python: str
     torch: str
-    cores: tuple[int, ...]  # cores arms may be pinned to; slot 0 uses cores[0], slot 1 uses cores[1]
+    cores: tuple[Count, ...]  # cores arms may be pinned to; slot 0 uses cores[0], slot 1 uses cores[1]
     load_before: str  # text such as "0.12 0.20 0.15"
     load_after: str
     layers_present: tuple[str, ...]  # sandbox layers, sorted
@@ -75,24 +82,24 @@ class Environment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class CallCheck(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """The check of one call. Digests are the first 16 hex characters of a SHA-256 over the raw bytes."""
 
-    input_digest: str
-    output_digest: str  # at return
-    late_digest: str  # after the delay; "" when equal to output_digest
-    worst_ppm: int  # worst element error in ppm of its bound (AT_BOUND passes); NON_FINITE for NaN or infinity
+    input_digest: ShortDigest
+    output_digest: ShortDigest  # at return
+    late_digest: ShortDigestOrNone  # after the delay; "" when equal to output_digest
+    worst_ppm: Ppm  # worst element error in ppm of its bound (AT_BOUND passes); NON_FINITE for NaN or infinity
 
 
 class RoleBlock(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """One role's timed calls inside one block: when it began, ns per call, one check per call."""
 
-    start_ns: int
-    call_ns: tuple[int, ...]
+    start_ns: Nanoseconds
+    call_ns: tuple[Nanoseconds, ...]
     checks: tuple[CallCheck, ...]
 
 
 class Block(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """Both roles measured once on one shape. `case` indexes the arena's shapes for the target."""
 
-    case: int
+    case: Count
     first: Role  # the role that ran first
     baseline: RoleBlock
     candidate: RoleBlock
@@ -110,13 +117,13 @@ class ChildOutcome(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class ArmRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One arm of one launch."""
 
-    slot: int  # 0 or 1: core, start order and memory order go with the slot
-    core: int
+    slot: Count  # 0 or 1: core, start order and memory order go with the slot
+    core: Count
     process: str  # id of the process, unique within the machine's uptime, such as "pid:starttime"
-    start_ns: int  # fork requested
-    ready_ns: int  # arm reported ready
-    prepare_ns: int  # duration of the bundle's `prepare`; 0 when it has none
-    first_call_ns: int  # duration of the first (warm-up) call; 0 when the arena has no warm-up calls
+    start_ns: Nanoseconds  # fork requested
+    ready_ns: Nanoseconds  # arm reported ready
+    prepare_ns: Nanoseconds  # duration of the bundle's `prepare`; 0 when it has none
+    first_call_ns: Nanoseconds  # duration of the first (warm-up) call; 0 when the arena has no warm-up calls
     warmup: tuple[CallCheck, ...]  # one check per warm-up call
     outcome: ChildOutcome
 
@@ -124,11 +131,11 @@ class ArmRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Launch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A fresh pair of arms, measured to the end. An interrupted launch is an `Incident`, never a `Launch`."""
 
-    index: int
-    candidate_slot: int  # must equal `sealing.candidate_slot(seed, attempt_id, index)`
+    index: Count
+    candidate_slot: Count  # must equal `sealing.candidate_slot(seed, attempt_id, index)`
     timing_method: str
-    start_ns: int
-    end_ns: int
+    start_ns: Nanoseconds
+    end_ns: Nanoseconds
     baseline: ArmRecord
     candidate: ArmRecord
     blocks: tuple[Block, ...]
@@ -138,7 +145,7 @@ class StageRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One correctness stage before the launches: one shape, `calls` checked calls of the candidate."""
 
     stage: str
-    shape: dict[str, int]
+    shape: dict[str, Count]
     dtype: str
     checks: tuple[CallCheck, ...]
 
@@ -147,7 +154,7 @@ class Incident(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Something that ended the attempt. Kinds and their verdicts are the closed table of `scoring.incidents`."""
 
     stage: str  # "correctness", "start", "prepare", "warmup", "block", "teardown", ...
-    launch: int  # index of the launch, -1 outside launches
+    launch: Annotated[int, msgspec.Meta(ge=-1, le=2**31 - 1)]  # index of the launch, -1 outside launches
     role: Literal["baseline", "candidate", "referee"]
     kind: str
     detail: str
@@ -169,9 +176,9 @@ class Attempt(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     schema: str
     attempt_id: str  # unique text chosen by the node before the attempt
     role: Literal["primary", "reproduction"]
-    previous_attempt: str  # SHA-256 of the primary attempt's bytes; "" for a primary
-    started_unix_ns: int
-    ended_unix_ns: int
+    previous_attempt: DigestOrNone  # SHA-256 of the primary attempt's bytes; "" for a primary
+    started_unix_ns: Nanoseconds
+    ended_unix_ns: Nanoseconds
     identity: Identity
     seed: Seed
     environment: Environment

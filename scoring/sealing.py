@@ -5,6 +5,8 @@ Invariants
 2. Each choice is one SHA-256 over (seed, attempt id, purpose, indices): fair, independent of everything measured,
    and recomputable by anyone once the seed is revealed.
 3. The referee and the grader call the same functions, so a choice that does not follow from the seed is detectable.
+4. The first `POLICY.betting.open_launches` launches take one coin each; after them launches come in pairs that share
+   one coin and exchange roles.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import hashlib
 import re
 
 from config.errors import GradeError
+from scoring.policy import POLICY
 
 SEED_BYTES = 32
 _SEED_HEX = re.compile(r"[0-9a-f]{64}")
@@ -45,7 +48,10 @@ def derive(seed: bytes, attempt_id: str, purpose: str, *indices: int) -> bytes:
 
 def candidate_slot(seed: bytes, attempt_id: str, launch: int) -> int:
     """Return the slot (0 or 1) that the candidate takes in launch number `launch`; the baseline takes the other."""
-    return _bit(derive(seed, attempt_id, "candidate-slot", launch))
+    paired = launch - POLICY.betting.open_launches
+    if paired < 0:
+        return _bit(derive(seed, attempt_id, "candidate-slot", launch))
+    return _bit(derive(seed, attempt_id, "candidate-slot-pair", paired // 2)) ^ (paired & 1)
 
 
 def candidate_first(seed: bytes, attempt_id: str, launch: int, block: int) -> bool:

@@ -1,0 +1,156 @@
+"""Is this attempt file valid evidence? Every way in which it is not has its own code.
+
+Invariants
+1. An attempt is judged only against the arena whose digest it names.
+2. The seed opens the commitment, and every slot and block order follows from the seed.
+3. A recorded launch is complete: all blocks, all calls, one check per call, one timing method, a clock that never
+   goes back, and two processes that no other launch used.
+4. Checks run in a fixed order, so the same file always gives the same code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from config.arena import Arena
+from config.errors import GradeError
+from scoring import sealing
+from scoring.attempt import ArmRecord, Attempt, Block, Launch, LimitsInForce, RoleBlock
+
+
+def check_evidence(attempt: Attempt, arena: Arena) -> None:
+    """Return when `attempt` is valid evidence under `arena`.
+
+    Raises `GradeError`: ARENA_MISMATCH, TARGET_NOT_IN_ARENA, ROLE_INCONSISTENT, LIMITS_MISMATCH, TIMES_REVERSED,
+    SEED_MALFORMED, SEED_NOT_OPENING, CHECKS_MISSING, LAUNCH_SURPLUS, LAUNCH_MISSING and
+    those of one launch: COIN_MISMATCH, SLOT_MISMATCH, ORDER_MISMATCH, TIMING_METHODS_MIXED, LAUNCH_INCOMPLETE, CASE_MISMATCH,
+    CLOCK_BACKWARDS, TIMING_NOT_POSITIVE, PROCESS_REUSED, INPUT_REPEATED.
+    """
+    _check_identity(attempt, arena)
+    workload = arena.workload(attempt.identity.target_id)
+    if workload is None:
+        raise GradeError(
+            "TARGET_NOT_IN_ARENA", f"arena {arena.id} has no workload for target {attempt.identity.target_id}"
+        )
+    seed = sealing.parse_seed(attempt.seed.revealed)
+    if sealing.commitment(seed, attempt.attempt_id) != attempt.seed.commitment:
+        raise GradeError("SEED_NOT_OPENING", "the revealed seed does not open the commitment")
+    if attempt.launches and not any(stage.checks for stage in attempt.stages):
+        raise GradeError("CHECKS_MISSING", "launches were made and no correctness check before them is recorded")
+    if len(attempt.launches) > arena.launches_max:
+        raise GradeError(
+            "LAUNCH_SURPLUS", f"{len(attempt.launches)} launches are recorded and the arena allows {arena.launches_max}"
+        )
+    clock = 0
+    for position, launch in enumerate(attempt.launches):
+        if launch.index != position:
+            raise GradeError("LAUNCH_MISSING", f"launch {position} is missing: the next recorded one is {launch.index}")
+        _check_schedule(attempt, seed, launch)
+        _check_complete(launch, len(workload.shapes), arena)
+        clock = _check_clock(launch, clock)
+    _check_fresh(attempt)
+
+
+def _check_identity(attempt: Attempt, arena: Arena) -> None:
+    identity = attempt.identity
+    if (identity.arena_id, identity.arena_digest) != (arena.id, arena.digest):
+        raise GradeError(
+            "ARENA_MISMATCH",
+            f"the attempt was measured under arena {identity.arena_id} {identity.arena_digest[:12]}, "
+            f"not under {arena.id} {arena.digest[:12]}",
+            hint="grade it with the arena document that it names",
+        )
+    if (attempt.role == "primary") != (attempt.previous_attempt == ""):
+        raise GradeError("ROLE_INCONSISTENT", "a reproduction names the attempt before it, and a primary names none")
+    in_force = LimitsInForce(
+        arena.arm_memory_bytes, arena.arm_threads, arena.call_deadline_ms, arena.attempt_budget_seconds
+    )
+    if attempt.limits != in_force:
+        raise GradeError("LIMITS_MISMATCH", "the limits in force were not those of the arena")
+    if attempt.environment.timing_method != arena.timing_method:
+        raise GradeError("TIMING_METHODS_MIXED", "the attempt was timed by another method than the arena registers")
+    if attempt.ended_unix_ns < attempt.started_unix_ns:
+        raise GradeError("TIMES_REVERSED", "the attempt ended before it started")
+
+
+def _check_schedule(attempt: Attempt, seed: bytes, launch: Launch) -> None:
+    if launch.timing_method != attempt.environment.timing_method:
+        raise GradeError("TIMING_METHODS_MIXED", f"launch {launch.index} was timed by another method than the attempt")
+    slot = sealing.candidate_slot(seed, attempt.attempt_id, launch.index)
+    if launch.candidate_slot != slot:
+        raise GradeError("COIN_MISMATCH", f"the slots of launch {launch.index} do not follow from the seed")
+    if (launch.candidate.slot, launch.baseline.slot) != (slot, 1 - slot):
+        raise GradeError("SLOT_MISMATCH", f"an arm of launch {launch.index} did not sit in its slot")
+    cores = attempt.environment.cores
+    if len(cores) <= 1 or any(arm.core != cores[arm.slot] for arm in (launch.baseline, launch.candidate)):
+        raise GradeError("SLOT_MISMATCH", f"an arm of launch {launch.index} did not run on the core of its slot")
+    for number, block in enumerate(launch.blocks):
+        sealed = "candidate" if sealing.candidate_first(seed, attempt.attempt_id, launch.index, number) else "baseline"
+        if block.first != sealed:
+            raise GradeError(
+                "ORDER_MISMATCH", f"the order in block {number} of launch {launch.index} does not follow from the seed"
+            )
+
+
+def _check_complete(launch: Launch, cases: int, arena: Arena) -> None:
+    """Raises `GradeError`: LAUNCH_INCOMPLETE, CASE_MISMATCH."""
+    if len(launch.blocks) != arena.blocks_per_launch:
+        raise GradeError(
+            "LAUNCH_INCOMPLETE",
+            f"launch {launch.index} has {len(launch.blocks)} blocks and the arena asks for {arena.blocks_per_launch}",
+        )
+    for arm in (launch.baseline, launch.candidate):
+        if len(arm.warmup) != arena.warmup_calls:
+            raise GradeError("LAUNCH_INCOMPLETE", f"an arm of launch {launch.index} lacks checks of warm-up calls")
+    for number, block in enumerate(launch.blocks):
+        if block.case != number % cases:
+            raise GradeError("CASE_MISMATCH", f"block {number} of launch {launch.index} measured another shape")
+        for part in (block.baseline, block.candidate):
+            if not len(part.call_ns) == len(part.checks) == arena.calls_per_block:
+                raise GradeError("LAUNCH_INCOMPLETE", f"block {number} of launch {launch.index} lacks calls or checks")
+
+
+def _check_clock(launch: Launch, clock: int) -> int:
+    """Return the launch's end. Raises `GradeError`: CLOCK_BACKWARDS, TIMING_NOT_POSITIVE."""
+    if launch.start_ns < clock:
+        raise GradeError("CLOCK_BACKWARDS", f"launch {launch.index} starts before the one before it had ended")
+    clock = launch.start_ns
+    for arm in (launch.baseline, launch.candidate):
+        if not launch.start_ns <= arm.start_ns <= arm.ready_ns <= launch.end_ns:
+            raise GradeError("CLOCK_BACKWARDS", f"an arm of launch {launch.index} was ready before it was started")
+        clock = max(clock, arm.ready_ns)
+    for part in _in_order(launch.blocks):
+        if min(part.call_ns) <= 0:
+            raise GradeError("TIMING_NOT_POSITIVE", f"a timed call of launch {launch.index} has no positive duration")
+        if part.start_ns < clock:
+            raise GradeError("CLOCK_BACKWARDS", f"a block of launch {launch.index} starts before an earlier one ended")
+        clock = part.start_ns + sum(part.call_ns)
+    if launch.end_ns < clock:
+        raise GradeError("CLOCK_BACKWARDS", f"launch {launch.index} ends before its last block")
+    return launch.end_ns
+
+
+def _in_order(blocks: tuple[Block, ...]) -> Iterator[RoleBlock]:
+    for block in blocks:
+        yield from (block.baseline, block.candidate) if block.first == "baseline" else (block.candidate, block.baseline)
+
+
+def _check_fresh(attempt: Attempt) -> None:
+    """Every arm is a process of its own, and the candidate never sees the same input twice."""
+    processes: set[str] = set()
+    inputs: set[str] = set()
+    for launch in attempt.launches:
+        for arm in (launch.baseline, launch.candidate):
+            if not arm.process or arm.process in processes:
+                raise GradeError("PROCESS_REUSED", f"launch {launch.index} reuses the process of another arm")
+            processes.add(arm.process)
+        for digest in _candidate_inputs(launch.candidate, launch.blocks):
+            if digest in inputs:
+                raise GradeError("INPUT_REPEATED", f"the candidate saw one input twice, last in launch {launch.index}")
+            inputs.add(digest)
+
+
+def _candidate_inputs(arm: ArmRecord, blocks: tuple[Block, ...]) -> Iterator[str]:
+    yield from (check.input_digest for check in arm.warmup)
+    for block in blocks:
+        yield from (check.input_digest for check in block.candidate.checks)
