@@ -1,0 +1,112 @@
+"""A cgroup v2 leaf for each run, where the host delegates a subtree.
+
+Invariants
+1. Absence is normal and refuses nothing: `find_parent` returns None and the run reports no "cgroup" layer.
+2. A leaf holds one run and is removed with it; what is left in it is killed first.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+
+from qualify.sandbox.layers import layer
+from qualify.sandbox.policy import SandboxPolicy
+
+_CONTROLLERS = frozenset({"memory", "pids"})
+_OWN_TASKS = 2
+_REMOVE_ATTEMPTS = 50
+_REMOVE_PAUSE_SECONDS = 0.002
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """One cgroup made for one run."""
+
+    path: str
+
+    def join(self) -> None:
+        """Move the calling process in. Raises `LayerMissing("cgroup")`."""
+        with layer("cgroup"):
+            _write(self.path, "cgroup.procs", "0")
+
+    def killed_for_memory(self) -> bool:
+        """Say whether the kernel killed anything in here for memory."""
+        try:
+            with open(os.path.join(self.path, "memory.events"), encoding="ascii") as file:
+                events = dict(line.split() for line in file)
+        except OSError:
+            return False
+        return int(events.get("oom_kill", "0")) > 0
+
+    def remove(self) -> None:
+        """Kill what is left and remove the leaf; a leaf that stays busy is left for the next start to see."""
+        try:
+            _write(self.path, "cgroup.kill", "1")
+        except OSError:
+            return
+        for _ in range(_REMOVE_ATTEMPTS):
+            try:
+                os.rmdir(self.path)
+                return
+            except OSError:
+                time.sleep(_REMOVE_PAUSE_SECONDS)
+
+
+def find_parent() -> str | None:
+    """Return a cgroup v2 folder in which leaves with memory and task limits can be made, or None."""
+    own = _own_folder()
+    if own is None:
+        return None
+    mount, folder = own
+    for candidate in (folder, os.path.dirname(folder)):
+        if len(candidate) >= len(mount) and _offers_limits(candidate):
+            return candidate
+    return None
+
+
+def make_leaf(parent: str, name: str, policy: SandboxPolicy) -> Leaf:
+    """Make a leaf with the policy's limits. Raises `LayerMissing("cgroup")`."""
+    leaf = Leaf(os.path.join(parent, name))
+    with layer("cgroup"):
+        os.mkdir(leaf.path)
+        _write(leaf.path, "memory.max", str(policy.memory_bytes + policy.scratch_bytes))
+        _write(leaf.path, "memory.oom.group", "1")
+        _write(leaf.path, "pids.max", str(policy.processes + _OWN_TASKS))
+        if os.path.exists(os.path.join(leaf.path, "memory.swap.max")):
+            _write(leaf.path, "memory.swap.max", "0")
+    return leaf
+
+
+def _own_folder() -> tuple[str, str] | None:
+    with open("/proc/self/mountinfo", encoding="utf-8") as mounts:
+        points = [fields[4] for fields in map(str.split, mounts) if "cgroup2" in fields[fields.index("-") :]]
+    with open("/proc/self/cgroup", encoding="utf-8") as groups:
+        paths = [line.rstrip("\n")[3:] for line in groups if line.startswith("0::")]
+    if not points or not paths:
+        return None
+    return points[0], os.path.normpath(points[0] + paths[0])
+
+
+def _offers_limits(folder: str) -> bool:
+    if not os.access(folder, os.W_OK):
+        return False
+    try:
+        if not _CONTROLLERS <= _words(folder, "cgroup.controllers"):
+            return False
+        if not _CONTROLLERS <= _words(folder, "cgroup.subtree_control"):
+            _write(folder, "cgroup.subtree_control", "+memory +pids")
+        return _CONTROLLERS <= _words(folder, "cgroup.subtree_control")
+    except OSError:
+        return False
+
+
+def _words(folder: str, name: str) -> set[str]:
+    with open(os.path.join(folder, name), encoding="ascii") as file:
+        return set(file.read().split())
+
+
+def _write(folder: str, name: str, text: str) -> None:
+    with open(os.path.join(folder, name), "w", encoding="ascii") as file:
+        file.write(text)

@@ -1,0 +1,154 @@
+"""The event loop of the fork server.
+
+Invariants
+1. One thread, always: a fork copies only the calling thread, so a second one could leave a lock held for ever.
+2. Nothing here blocks except the poll; a slow child delays nobody.
+3. The loop ends when the client closes its end or dies; every child is dead before it returns.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import time
+
+from qualify.sandbox import cgroup
+from qualify.sandbox.child import ChildPlan, run_child
+from qualify.sandbox.layers import LayerMissing
+from qualify.sandbox.namespaces import namespace_ids
+from qualify.sandbox.outcome import OutcomeKind
+from qualify.sandbox.policy import SandboxPolicy
+from qualify.sandbox.run_state import Run, readable
+from qualify.sandbox.wire import SpawnRequest, receive_request
+
+_LOG_PIPE_BYTES = 1 << 18
+
+
+class ForkServer:
+    """Serves spawn requests on `control` until the client is gone."""
+
+    def __init__(
+        self, control: socket.socket, client_pidfd: int, roots: tuple[str, ...], entries: dict[str, str]
+    ) -> None:
+        self._control = control
+        self._client_pidfd = client_pidfd
+        self._roots = roots
+        self._entries = entries
+        self._namespaces = namespace_ids()
+        self._cgroup_parent = cgroup.find_parent()
+        self._runs: dict[int, Run] = {}
+        self._poll = select.poll()
+        self._sequence = 0
+
+    def serve(self) -> None:
+        """Run until the client closes or dies, then end every child."""
+        for descriptor in (self._control.fileno(), self._client_pidfd):
+            self._poll.register(descriptor, select.POLLIN)
+        while self._step():
+            pass
+        self._end_all()
+
+    def _step(self) -> bool:
+        events = self._poll.poll(self._milliseconds_to_deadline())
+        ready = {descriptor for descriptor, _ in events}
+        if self._client_pidfd in ready:
+            return False
+        for descriptor in ready:
+            if descriptor in self._runs:  # else its run finished earlier in this round
+                self._advance(self._runs[descriptor], descriptor)
+        # Last, because a new run may get descriptor numbers that an event of this round still speaks about.
+        if self._control.fileno() in ready and not self._accept():
+            return False
+        now = time.monotonic()
+        for run in {id(run): run for run in self._runs.values()}.values():
+            if run.deadline <= now and run.stop is None:
+                run.expire()
+        return True
+
+    def _milliseconds_to_deadline(self) -> float | None:
+        pending = [run.deadline for run in self._runs.values() if run.stop is None]
+        return max(0.0, (min(pending) - time.monotonic()) * 1000 + 1) if pending else None
+
+    def _accept(self) -> bool:
+        request, descriptors = receive_request(self._control)
+        if request is None:
+            return False
+        channel, declared = socket.socket(fileno=descriptors[0]), descriptors[1:]
+        channel.setblocking(False)
+        try:
+            self._start(request, channel, declared)
+        finally:
+            for descriptor in declared:
+                os.close(descriptor)
+        return True
+
+    def _start(self, request: SpawnRequest, channel: socket.socket, declared: list[int]) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        ours.setblocking(False)
+        log_ours, log_theirs = os.pipe2(os.O_CLOEXEC)
+        os.set_blocking(log_ours, False)
+        leaf = self._make_leaf(request.policy)
+        plan = ChildPlan(
+            entry=self._entries[request.entry],
+            policy=request.policy,
+            argument=request.argument,
+            descriptors=tuple(declared),
+            stage_channel=theirs.fileno(),
+            log=log_theirs,
+            roots=self._roots,
+            namespaces=self._namespaces,
+            zygote_pid=os.getpid(),
+            leaf=leaf,
+        )
+        pid = os.fork()
+        if pid == 0:
+            run_child(plan)
+        theirs.close()
+        os.close(log_theirs)
+        run = Run(request.policy, channel, ours, log_ours, pid, os.pidfd_open(pid), leaf)
+        for descriptor in run.descriptors():
+            self._runs[descriptor] = run
+            self._poll.register(descriptor, select.POLLIN)
+
+    def _make_leaf(self, policy: SandboxPolicy) -> cgroup.Leaf | None:
+        if self._cgroup_parent is None or not (policy.attempts("cgroup") and policy.requires("cgroup")):
+            return None
+        self._sequence += 1
+        try:
+            return cgroup.make_leaf(self._cgroup_parent, f"cacheon-{os.getpid()}-{self._sequence}", policy)
+        except LayerMissing:
+            return None
+
+    def _advance(self, run: Run, descriptor: int) -> None:
+        if descriptor == run.pidfd:
+            self._finish(run)
+        elif descriptor == run.stages.fileno():
+            if not run.read_stages():
+                self._forget(descriptor)
+        elif descriptor == run.log_descriptor:
+            if not run.read_log():
+                self._forget(descriptor)
+        else:  # the client never writes on a run's channel: it was closed
+            self._forget(descriptor)
+            run.halt(OutcomeKind.KILLED, "the client closed the run")
+
+    def _forget(self, descriptor: int) -> None:
+        self._poll.unregister(descriptor)
+        del self._runs[descriptor]
+
+    def _finish(self, run: Run) -> None:
+        for descriptor in run.descriptors():
+            if descriptor in self._runs:
+                self._forget(descriptor)
+        run.finish()
+
+    def _end_all(self) -> None:
+        for run in {id(run): run for run in self._runs.values()}.values():
+            run.halt(OutcomeKind.KILLED, "the client left")
+            while not readable(run.pidfd):
+                time.sleep(0.001)
+                if readable(run.stages.fileno()) and run.read_stages():
+                    run.halt(OutcomeKind.KILLED, "the client left")
+            self._finish(run)

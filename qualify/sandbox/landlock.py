@@ -1,0 +1,100 @@
+"""Landlock: file, TCP, abstract-socket and signal rules that hold even where a mount rule is wrong.
+
+Invariants
+1. Every access right that this kernel's Landlock handles is denied unless a rule below grants it.
+2. Roots are read and execute only, /scratch is everything but execution and device nodes, /proc is read only.
+3. No TCP port may be bound or connected; abstract sockets and signals stay inside the sandbox where the ABI has scopes.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Sequence
+
+from qualify.sandbox import syscalls
+from qualify.sandbox.layers import LayerMissing, layer
+
+REQUIRED_ABI = 4
+_ABI_WITH_SCOPES = 6
+_ABI_WITH_DEVICE_IOCTL = 5
+_RULE_PATH_BENEATH = 1
+_CREATE_RULESET_VERSION = 1
+
+_EXECUTE = 1 << 0
+_WRITE_FILE = 1 << 1
+_READ_FILE = 1 << 2
+_READ_DIR = 1 << 3
+_MAKE_CHAR = 1 << 6
+_MAKE_BLOCK = 1 << 11
+_TRUNCATE = 1 << 14
+_IOCTL_DEV = 1 << 15
+_FILE_RIGHTS = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
+_FILE_SYSTEM_BITS = {1: 13, 2: 14, 3: 15, 4: 15}
+_LATEST_FILE_SYSTEM_BITS = 16
+_NET_BIND_AND_CONNECT = 0b11
+_SCOPE_ABSTRACT_AND_SIGNAL = 0b11
+
+
+def landlock_abi() -> int:
+    """Return the kernel's Landlock ABI, 0 where there is none."""
+    try:
+        number = syscalls.NUMBERS["landlock_create_ruleset"]
+        return syscalls.syscall(number, 0, 0, _CREATE_RULESET_VERSION)
+    except OSError:
+        return 0
+
+
+def restrict(roots: Sequence[str], *, required: bool) -> int:
+    """Confine this process to `roots`, /scratch, /proc and /dev; return the ABI in force, 0 for none.
+
+    Raises `LayerMissing("landlock")` when `required` and the kernel offers less than `REQUIRED_ABI`.
+    """
+    abi = landlock_abi()
+    if required and abi < REQUIRED_ABI:
+        raise LayerMissing("landlock", f"the kernel offers ABI {abi}, {REQUIRED_ABI} is needed")
+    if abi == 0:
+        return 0
+    with layer("landlock"):
+        ruleset = _create_ruleset(abi)
+        try:
+            for path, rights in _rules(roots, abi):
+                _allow(ruleset, path, rights)
+            syscalls.syscall(syscalls.NUMBERS["landlock_restrict_self"], ruleset, 0)
+        finally:
+            os.close(ruleset)
+    return abi
+
+
+def _handled(abi: int) -> int:
+    return (1 << _FILE_SYSTEM_BITS.get(abi, _LATEST_FILE_SYSTEM_BITS)) - 1
+
+
+def _create_ruleset(abi: int) -> int:
+    fields = [_handled(abi)]
+    if abi >= REQUIRED_ABI:
+        fields.append(_NET_BIND_AND_CONNECT)
+    if abi >= _ABI_WITH_SCOPES:
+        fields.append(_SCOPE_ABSTRACT_AND_SIGNAL)
+    attributes = struct.pack(f"{len(fields)}Q", *fields)
+    return syscalls.syscall(syscalls.NUMBERS["landlock_create_ruleset"], attributes, len(attributes), 0)
+
+
+def _rules(roots: Sequence[str], abi: int) -> list[tuple[str, int]]:
+    handled = _handled(abi)
+    scratch = handled & ~(_EXECUTE | _MAKE_CHAR | _MAKE_BLOCK)
+    devices = _WRITE_FILE | _READ_FILE | _READ_DIR | _IOCTL_DEV
+    rules = [(root, _EXECUTE | _READ_FILE | _READ_DIR) for root in roots]
+    rules += [("/scratch", scratch), ("/proc", _READ_FILE | _READ_DIR), ("/dev", devices)]
+    return [(path, rights & handled) for path, rights in rules]
+
+
+def _allow(ruleset: int, path: str, rights: int) -> None:
+    if not os.path.isdir(path):
+        rights &= _FILE_RIGHTS
+    descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    try:
+        rule = struct.pack("<Qi", rights, descriptor)
+        syscalls.syscall(syscalls.NUMBERS["landlock_add_rule"], ruleset, _RULE_PATH_BENEATH, rule, 0)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,202 @@
+"""One run, as the fork server sees it: from the request to the outcome.
+
+Invariants
+1. The first reason to stop a run is the reason that is reported.
+2. `outcome` is computed from what the kernel and our own stages said; the child has no channel into it.
+3. When a run is finished its processes are reaped, its descriptors closed and its cgroup leaf removed.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import time
+from dataclasses import dataclass, field
+
+from qualify.sandbox.cgroup import Leaf
+from qualify.sandbox.log_tail import LogTail
+from qualify.sandbox.outcome import MEMORY_EXIT_STATUS, Outcome, OutcomeKind
+from qualify.sandbox.policy import SandboxPolicy
+from qualify.sandbox.wire import (
+    ChildReady,
+    ChildRefused,
+    ChildStatus,
+    Ended,
+    ReaperAlive,
+    Ready,
+    receive_stage,
+    send,
+)
+
+SETUP_SECONDS = 15.0
+_READ_BYTES = 64 << 10
+
+
+@dataclass(slots=True)
+class Run:
+    """A live child: its channels, what has been seen of it, and when it has to end."""
+
+    policy: SandboxPolicy
+    channel: socket.socket
+    stages: socket.socket
+    log_descriptor: int
+    pid: int
+    pidfd: int
+    leaf: Leaf | None
+    deadline: float = field(default_factory=lambda: time.monotonic() + SETUP_SECONDS)
+    log: LogTail = field(default_factory=LogTail)
+    reaper_pidfd: int = -1
+    started_at: float = 0.0
+    layers: tuple[str, ...] = ()
+    stop: OutcomeKind | None = None
+    stop_detail: str = ""
+    refusal: ChildRefused | None = None
+    status: ChildStatus | None = None
+
+    def descriptors(self) -> tuple[int, ...]:
+        """Return what the fork server polls for this run."""
+        return (self.channel.fileno(), self.stages.fileno(), self.log_descriptor, self.pidfd)
+
+    def halt(self, kind: OutcomeKind, detail: str) -> None:
+        """Kill the whole namespace; the first caller's reason counts."""
+        if self.stop is None:
+            self.stop, self.stop_detail = kind, detail
+        # Without pid 1 there is no namespace yet: then stage 1 is all there is.
+        target = self.reaper_pidfd if self.reaper_pidfd >= 0 else self.pidfd
+        try:
+            signal.pidfd_send_signal(target, signal.SIGKILL)
+        except ProcessLookupError:
+            return
+
+    def expire(self) -> None:
+        """Act on a deadline that has passed."""
+        if self.started_at:
+            self.halt(OutcomeKind.WALL_LIMIT, f"ran longer than {self.policy.wall_seconds:g} s")
+        else:
+            self.halt(OutcomeKind.REFUSED, f"the child was not ready within {SETUP_SECONDS:g} s")
+
+    def read_stages(self) -> bool:
+        """Handle one message of a trusted stage; False at end of file."""
+        try:
+            message, sender = receive_stage(self.stages)
+        except (BlockingIOError, ConnectionResetError):
+            return False
+        match message:
+            case None:
+                return False
+            case ReaperAlive():
+                self.reaper_pidfd = os.pidfd_open(sender)
+                if self.stop is not None:
+                    self.halt(self.stop, self.stop_detail)
+            case ChildReady(layers=layers):
+                self._release(layers, sender)
+            case ChildRefused():
+                self.refusal = self.refusal or message
+            case ChildStatus():
+                self.status = message
+        return True
+
+    def read_log(self) -> bool:
+        """Take one chunk of output; False at end of file or when nothing is there."""
+        try:
+            chunk = os.read(self.log_descriptor, _READ_BYTES)
+        except BlockingIOError:
+            return False
+        self.log.add(chunk)
+        if self.log.total_bytes > self.policy.output_bytes:
+            self.halt(OutcomeKind.OUTPUT_LIMIT, f"wrote more than {self.policy.output_bytes} bytes of output")
+        return bool(chunk)
+
+    def finish(self) -> Outcome:
+        """Reap, collect what is left, tell the client, release everything. The process has ended already."""
+        os.waitpid(self.pid, 0)
+        while self.read_stages():
+            pass
+        while self.log.total_bytes <= 2 * self.policy.output_bytes and self.read_log():
+            pass
+        outcome = self.outcome()
+        if self.leaf is not None:
+            self.leaf.remove()
+        try:
+            send(self.channel, Ended(outcome))
+        except OSError:
+            pass  # the client left: nobody is there to be told
+        self.channel.close()
+        self.stages.close()
+        for descriptor in (self.log_descriptor, self.pidfd, self.reaper_pidfd):
+            if descriptor >= 0:
+                os.close(descriptor)
+        return outcome
+
+    def outcome(self) -> Outcome:
+        """Return how the run ended, from everything seen so far."""
+        kind, layer, detail = self._ending()
+        status = self.status.wait_status if self.status else None
+        exited = status is not None and os.WIFEXITED(status)
+        return Outcome(
+            kind=kind,
+            exit_status=os.WEXITSTATUS(status) if status is not None and exited else None,
+            signal=None if exited else self._signal(kind, status),
+            layer=layer,
+            detail=detail,
+            log=self.log.tail(),
+            log_bytes=self.log.total_bytes,
+            layers=self.layers,
+            cpu_ns=self.status.cpu_ns if self.status else 0,
+            wall_ns=round((time.monotonic() - self.started_at) * 1e9) if self.started_at else 0,
+            peak_rss_bytes=self.status.peak_rss_bytes if self.status else 0,
+        )
+
+    def _release(self, layers: tuple[str, ...], child_pid: int) -> None:
+        """Tell the client who the child is, then let it run."""
+        child_pidfd = os.pidfd_open(child_pid)
+        try:
+            send(self.channel, Ready(child_pid, layers), (self.reaper_pidfd, child_pidfd))
+        except OSError:
+            self.halt(OutcomeKind.KILLED, "the client left")
+            return
+        finally:
+            os.close(child_pidfd)
+        self.layers = layers
+        self.started_at = time.monotonic()
+        self.deadline = self.started_at + self.policy.wall_seconds
+        self.stages.send(b"go")
+
+    def _ending(self) -> tuple[OutcomeKind, str, str]:
+        if self.refusal is not None:
+            return OutcomeKind.REFUSED, self.refusal.layer, self.refusal.reason
+        if self.stop is not None:
+            return self.stop, "setup" if self.stop is OutcomeKind.REFUSED else "", self.stop_detail
+        if not self.started_at:
+            return OutcomeKind.REFUSED, "setup", "a stage of the child ended before it was ready"
+        if self.leaf is not None and self.leaf.killed_for_memory():
+            return OutcomeKind.MEMORY_LIMIT, "", "the kernel killed it for memory"
+        if self.status is None:
+            return OutcomeKind.KILLED, "", "killed from outside the sandbox, or by the kernel for memory of the host"
+        return self._ending_of_child(self.status)
+
+    def _ending_of_child(self, seen: ChildStatus) -> tuple[OutcomeKind, str, str]:
+        status = seen.wait_status
+        if os.WIFEXITED(status):
+            if os.WEXITSTATUS(status) == MEMORY_EXIT_STATUS:
+                return OutcomeKind.MEMORY_LIMIT, "", f"an allocation beyond {self.policy.memory_bytes} bytes failed"
+            return OutcomeKind.EXITED, "", ""
+        number = os.WTERMSIG(status)
+        out_of_time = number == signal.SIGKILL and seen.cpu_ns >= self.policy.cpu_seconds * 1e9
+        if number == signal.SIGXCPU or out_of_time:
+            return OutcomeKind.CPU_LIMIT, "", f"used more than {self.policy.cpu_seconds} s of CPU time"
+        return OutcomeKind.SIGNALED, "", ""
+
+    def _signal(self, kind: OutcomeKind, status: int | None) -> int | None:
+        if status is not None:
+            return os.WTERMSIG(status)
+        return None if kind is OutcomeKind.REFUSED else int(signal.SIGKILL)
+
+
+def readable(descriptor: int) -> bool:
+    """Say whether `descriptor` can be read, or is at its end, without waiting."""
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(0))

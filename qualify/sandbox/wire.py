@@ -1,0 +1,142 @@
+"""Messages between client and fork server, and between fork server and the trusted stages of its children.
+
+Invariants
+1. Both ends of every channel are our code; foreign code never holds one of these sockets.
+2. One message is one packet (SOCK_SEQPACKET): nothing is framed, split or merged.
+3. Packets are bounded by `PACKET_BYTES`; arguments by `ARGUMENT_BYTES`; descriptors by `DESCRIPTOR_COUNT`.
+"""
+
+from __future__ import annotations
+
+import array
+import socket
+import struct
+from collections.abc import Sequence
+
+import msgspec
+
+from qualify.sandbox.outcome import Outcome
+from qualify.sandbox.policy import SandboxPolicy
+
+ARGUMENT_BYTES = 64 << 10
+PACKET_BYTES = 192 << 10
+DESCRIPTOR_COUNT = 60
+_CREDENTIALS = struct.Struct("3i")
+
+
+class ZygoteConfig(msgspec.Struct, frozen=True):
+    """What a fork server is started with."""
+
+    control_descriptor: int
+    client_pid: int
+    python_path: tuple[str, ...]
+    project_root: str
+    preload: tuple[str, ...]
+    entries: dict[str, str]
+
+
+class Started(msgspec.Struct, frozen=True, tag="started"):
+    """The fork server is warm, single-threaded and listening."""
+
+    pid: int
+
+
+class StartFailed(msgspec.Struct, frozen=True, tag="start_failed"):
+    """The fork server cannot be used; `code` is one of this room's error codes."""
+
+    code: str
+    reason: str
+
+
+class SpawnRequest(msgspec.Struct, frozen=True, tag="spawn"):
+    """Run `entry` under `policy`; descriptors travel beside it: first the run's channel, then the declared ones."""
+
+    entry: str
+    policy: SandboxPolicy
+    argument: bytes
+
+
+class Ready(msgspec.Struct, frozen=True, tag="ready"):
+    """The child is confined and starts now; the pidfds of its pid 1 and of itself travel beside it."""
+
+    host_pid: int
+    layers: tuple[str, ...]
+
+
+class Ended(msgspec.Struct, frozen=True, tag="ended"):
+    """The last message of a run."""
+
+    outcome: Outcome
+
+
+class ReaperAlive(msgspec.Struct, frozen=True, tag="reaper"):
+    """Pid 1 of the new pid namespace exists."""
+
+
+class ChildReady(msgspec.Struct, frozen=True, tag="child_ready"):
+    """The child has verified its confinement and waits for the word."""
+
+    layers: tuple[str, ...]
+
+
+class ChildRefused(msgspec.Struct, frozen=True, tag="child_refused"):
+    """A stage could not put a layer in place."""
+
+    layer: str
+    reason: str
+
+
+class ChildStatus(msgspec.Struct, frozen=True, tag="child_status"):
+    """Pid 1 reaped the child: raw wait status, CPU time, peak resident bytes."""
+
+    wait_status: int
+    cpu_ns: int
+    peak_rss_bytes: int
+
+
+ClientMessage = Started | StartFailed | Ready | Ended
+StageMessage = ReaperAlive | ChildReady | ChildRefused | ChildStatus
+
+_client_decoder = msgspec.json.Decoder(ClientMessage)
+_stage_decoder = msgspec.json.Decoder(StageMessage)
+_request_decoder = msgspec.json.Decoder(SpawnRequest)
+
+
+def send(channel: socket.socket, message: msgspec.Struct, descriptors: Sequence[int] = ()) -> None:
+    """Send one message with descriptors. Raises `OSError` when the other end is gone or the packet is too large."""
+    payload = msgspec.json.encode(message)
+    ancillary = []
+    if descriptors:
+        ancillary.append((socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors)))
+    channel.sendmsg([payload], ancillary)
+
+
+def receive_request(control: socket.socket) -> tuple[SpawnRequest | None, list[int]]:
+    """Return the next spawn request and its descriptors, or None when the client closed."""
+    payload, descriptors = _receive(control)
+    return (_request_decoder.decode(payload) if payload else None), descriptors
+
+
+def receive_client(channel: socket.socket) -> tuple[ClientMessage | None, list[int]]:
+    """Return the next message to the client and its descriptors, or None when the fork server is gone."""
+    payload, descriptors = _receive(channel)
+    return (_client_decoder.decode(payload) if payload else None), descriptors
+
+
+def receive_stage(channel: socket.socket) -> tuple[StageMessage | None, int]:
+    """Return the next message of a child's trusted stage and the host pid of its sender; None at end of file.
+
+    The kernel fills in the pid: `SO_PASSCRED` must be set on `channel`.
+    """
+    size = socket.CMSG_SPACE(_CREDENTIALS.size)
+    payload, ancillary, _, _ = channel.recvmsg(PACKET_BYTES, size)
+    pid = 0
+    for level, kind, data in ancillary:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_CREDENTIALS:
+            pid = _CREDENTIALS.unpack(data[: _CREDENTIALS.size])[0]
+    return (_stage_decoder.decode(payload) if payload else None), pid
+
+
+def _receive(channel: socket.socket) -> tuple[bytes, list[int]]:
+    payload, descriptors, _, _ = socket.recv_fds(channel, PACKET_BYTES, DESCRIPTOR_COUNT + 1)
+    return payload, descriptors
