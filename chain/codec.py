@@ -1,0 +1,83 @@
+"""Storage keys and values through the SDK's codec of one runtime.
+
+Invariants
+1. Items are named by `chain.abi.Storage`; nothing here knows another name.
+2. A missing value follows the runtime's own rule: its default, or None for an optional item.
+3. The codec object is the SDK's and stays opaque outside this module and `chain.client`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Iterable
+from typing import Any, TypeAlias
+
+from chain.abi import RuntimeNames, Storage
+from chain.events import ChainEvent
+
+StorageRead: TypeAlias = tuple[Storage, list[object]]
+EMPTY_ADDRESS = "5C4hrfjw9DjXZTzV3MwzrrAr9P1MJhSrvWGWqi1eSuyUpnhM"  # the account of 32 zero bytes: "nobody"
+SS58_FORMAT = 42
+
+
+def address_of(public_key: bytes) -> str:
+    """Return the SS58 address of a 32-byte public key."""
+    return str(importlib.import_module("bittensor_core").ss58_encode(public_key, SS58_FORMAT))
+
+
+def storage_key(codec: Any, read: StorageRead) -> bytes:
+    """Return the full key of an item, or the prefix of a map when parameters are left out."""
+    item, params = read
+    return bytes(codec.storage_key(codec.storage_entry(item.pallet, item.item), params))
+
+
+def decode_value(codec: Any, item: Storage, raw: bytes | None) -> Any:
+    """Return the plain value of raw storage bytes."""
+    entry = codec.storage_entry(item.pallet, item.item)
+    if raw is not None:
+        return codec.decode(entry.value_type, raw)
+    return None if entry.modifier == "Optional" else codec.decode(entry.value_type, entry.default_bytes)
+
+
+def decode_events(codec: Any, raw_hex: str | None) -> tuple[ChainEvent, ...]:
+    """Return the events of a block from the raw value of `System.Events`."""
+    raw = bytes.fromhex(raw_hex.removeprefix("0x")) if raw_hex is not None else None
+    records = decode_value(codec, Storage.EVENTS, raw)
+    return tuple(
+        ChainEvent(
+            index=index,
+            extrinsic_index=record["extrinsic_idx"],
+            pallet=record["module_id"],
+            name=record["event_id"],
+            attributes=record["attributes"],
+        )
+        for index, record in enumerate(records)
+    )
+
+
+def runtime_names(codec: Any) -> RuntimeNames:
+    """Return every storage, call and event name of the runtime behind `codec`."""
+    pallets = codec.metadata_ir().pallets
+    return RuntimeNames(
+        storage=frozenset(f"{pallet.name}.{item.name}" for pallet in pallets for item in pallet.storage),
+        events=frozenset(_event_names(json.loads(codec._rt.registry_json())["types"])),  # noqa: SLF001 - no public way
+        calls={
+            f"{pallet.name}.{call.name}": frozenset(argument.name for argument in call.args)
+            for pallet in pallets
+            for call in pallet.calls
+        },
+    )
+
+
+def _event_names(types: list[dict[str, Any]]) -> Iterable[str]:
+    """Yield `Pallet.Event` by walking the runtime's outer event enumeration."""
+    by_id = {entry["id"]: entry["type"] for entry in types}
+    for entry in types:
+        path = entry["type"].get("path") or []
+        if path and path[-1] == "RuntimeEvent":
+            for pallet in entry["type"]["def"]["variant"]["variants"]:
+                for field in pallet["fields"]:
+                    inner = by_id[field["type"]]["def"].get("variant") or {"variants": []}
+                    for event in inner["variants"]:
+                        yield f"{pallet['name']}.{event['name']}"
