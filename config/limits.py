@@ -29,6 +29,15 @@ class IntakeLimits:
     syntax_depth: int = 100  # nesting of one Python syntax tree
     syntax_nodes: int = 400_000  # nodes of one Python syntax tree
     redirects: int = 5  # HTTP redirects of one fetch
+    fetch_address_count: int = 64  # addresses one host name may resolve to
+    component_bytes: int = 255  # one path component, UTF-8 (NAME_MAX)
+    identifier_characters: int = 128  # bundle id, slot, entry, variant ...
+    manifest_bytes: int = MIB  # manifest.toml
+    metadata_bytes: int = MIB  # one metadata JSON file, and rebuild.json
+    op_rows: int = 64  # [[ops]] rows
+    list_entries: int = 256  # entries of one array in the manifest or metadata
+    findings: int = 200  # findings reported for one bundle
+    source_punctuation: int = 1_600_000  # punctuation bytes of one .py file; bounds its syntax tree before it is built
 
 
 @dataclass(frozen=True)

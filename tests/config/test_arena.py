@@ -48,8 +48,8 @@ def test_an_unknown_arena_is_one_error(name: str) -> None:
     ("old", "new"),
     [
         ("cacheon.arena.v1", "cacheon.arena.v9"),
-        ("launches_min = 18", "launches_min = 17"),
-        ("launches_min = 18", "launches_min = 900"),
+        ("launches_min = 10", "launches_min = 17"),
+        ("launches_min = 10", "launches_min = 900"),
         ("alpha_ppm = 5000", "alpha_ppm = 0"),
         ("alpha_ppm = 5000", "alpha_ppm = 0.5"),
         ("alpha_ppm = 5000", "alpha_ppm = 5000\nextra = 1"),
