@@ -1,0 +1,108 @@
+"""The arm: a loop inside the sandbox that runs one implementation on the memory it is handed.
+
+Invariants
+1. Everything here shares a process with hostile code, so nothing here is trusted and nothing here decides anything.
+2. The arm knows the call it is serving and no more: extents and offsets, no seed, clock, expected value or later call.
+3. Whatever an entry raises, exits or prints becomes at most one FAILED frame with bounded text.
+
+Descriptors: 3 control channel (SOCK_SEQPACKET), 4 inputs (read-only by seal), 5 outputs.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from qualify.arm_plan import ArmPlan, decode_plan
+from qualify.bundle_loader import BundleLoader, BundleLoadError
+from qualify.memory import ArmMemory
+from qualify.protocol import (
+    FRAME_BYTES,
+    TEXT_BYTES,
+    Call,
+    Failure,
+    FrameKind,
+    Reply,
+    decode_call,
+    encode_reply,
+)
+from qualify.slots.base import DTYPES, Slot
+from qualify.slots.registry import find_slot
+
+Entry = Callable[..., Any]
+
+
+def main(fds: tuple[int, ...], argument: bytes) -> None:
+    """Serve calls until the referee hangs up or kills the process."""
+    control, inputs, outputs = fds
+    plan = decode_plan(argument)
+    hello = bytes.fromhex(plan.hello)
+    torch.set_num_threads(plan.threads)
+    torch.set_grad_enabled(False)
+    slot = find_slot(plan.slot)
+    memory = ArmMemory(inputs, outputs)
+    try:
+        entries = _load(plan, slot)
+    except BundleLoadError as error:
+        failure = Failure.ENTRY_MISSING if error.missing else Failure.IMPORT_FAILED
+        _send(control, Reply(FrameKind.FAILED, hello, failure, _describe(error)))
+        return
+    except BaseException as error:  # noqa: BLE001 - a module may raise anything, also SystemExit
+        _send(control, Reply(FrameKind.FAILED, hello, _classify(error, Failure.IMPORT_FAILED), _describe(error)))
+        return
+    _send(control, Reply(FrameKind.READY, hello))
+    while frame := os.read(control, FRAME_BYTES):
+        call = decode_call(frame)
+        _send(control, _serve(call, entries, slot, DTYPES[plan.dtype], memory))
+
+
+def _load(plan: ArmPlan, slot: Slot) -> list[Entry]:
+    loaders: dict[str, BundleLoader] = {}
+    entries: list[Entry] = []
+    for implementation in plan.implementations:
+        if implementation.is_stock:
+            entries.append(slot.stock)
+            continue
+        root = implementation.root
+        if root not in loaders:
+            loaders[root] = BundleLoader(root, f"cacheon_bundle_{len(loaders)}")
+        entries.append(loaders[root].entry(implementation.source, implementation.entry))
+    return entries
+
+
+def _serve(call: Call, entries: list[Entry], slot: Slot, dtype: torch.dtype, memory: ArmMemory) -> Reply:
+    shapes = slot.shapes(dict(zip(slot.dimensions, call.extents, strict=True)))
+    offsets = iter(call.offsets)
+    scalars = slot.scalars()
+    arguments: list[torch.Tensor | float] = []
+    for argument in slot.arguments:
+        if argument.role == "scalar":
+            arguments.append(scalars[argument.name])
+        elif argument.role == "input":
+            arguments.append(memory.input(next(offsets), shapes[argument.name], dtype))
+        else:
+            arguments.append(memory.output(next(offsets), shapes[argument.name], dtype))
+    try:
+        entries[call.implementation](*arguments)
+    except BaseException as error:  # noqa: BLE001 - an entry may raise anything, also SystemExit
+        return Reply(FrameKind.FAILED, call.nonce, _classify(error, Failure.EXCEPTION), _describe(error))
+    return Reply(FrameKind.DONE, call.nonce)
+
+
+def _classify(error: BaseException, otherwise: Failure) -> Failure:
+    out_of_memory = isinstance(error, MemoryError) or "can't allocate memory" in _describe(error)
+    return Failure.OUT_OF_MEMORY if out_of_memory else otherwise
+
+
+def _describe(error: BaseException) -> str:
+    try:
+        return f"{type(error).__name__}: {error}"[:TEXT_BYTES]
+    except BaseException:  # noqa: BLE001 - `__str__` may be hostile too
+        return "an exception that cannot be described"
+
+
+def _send(control: int, reply: Reply) -> None:
+    os.write(control, encode_reply(reply))

@@ -1,0 +1,230 @@
+"""One arm as the referee holds it: frozen except while it serves exactly one call, timed from outside.
+
+Invariants
+1. The clock starts before the arm may run and stops after every one of its threads is seen stopped. Nothing an arm
+   executes after its preparation lies outside a timed or a checked interval.
+2. One call, one answer: a message that is missing, late, oversized, malformed, unsolicited or carries another nonce
+   is an `ArmError`, never an exception of another kind and never data.
+3. A fault names a kind of `scoring.incidents`; whose fault that is depends on the role and is decided there.
+4. Closing an arm kills its whole process namespace.
+"""
+
+from __future__ import annotations
+
+import secrets
+import select
+import signal
+import socket
+import time
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Self
+
+from qualify.arm_plan import ArmPlan, encode_plan
+from qualify.call_memory import CallMemory, Places
+from qualify.protocol import (
+    FRAME_BYTES,
+    NONCE_BYTES,
+    Call,
+    Failure,
+    FrameKind,
+    Malformed,
+    Reply,
+    decode_reply,
+    encode_call,
+)
+from qualify.sandbox.client import SandboxedProcess, Zygote
+from qualify.sandbox.outcome import Outcome, OutcomeKind
+from qualify.sandbox.policy import SandboxPolicy
+from scoring.attempt import ChildOutcome
+
+_STOP_PATIENCE_NS = 2_000_000_000  # how long a stopped arm may take to come to rest
+_REAP_SECONDS = 10.0
+
+_FAILURE_KINDS = {
+    Failure.IMPORT_FAILED: "load_failed",
+    Failure.ENTRY_MISSING: "load_failed",
+    Failure.EXCEPTION: "raised",
+    Failure.OUT_OF_MEMORY: "resource_limit",
+}
+_OUTCOME_KINDS = {
+    OutcomeKind.EXITED: "crashed",
+    OutcomeKind.SIGNALED: "crashed",
+    OutcomeKind.WALL_LIMIT: "call_deadline",
+    OutcomeKind.CPU_LIMIT: "resource_limit",
+    OutcomeKind.MEMORY_LIMIT: "resource_limit",
+    OutcomeKind.OUTPUT_LIMIT: "resource_limit",
+}
+
+
+class ArmError(Exception):
+    """Something an arm did that ends the attempt. `kind` is a kind of `scoring.incidents`."""
+
+    def __init__(self, kind: str, detail: str, outcome: ChildOutcome | None = None) -> None:
+        super().__init__(f"{kind}: {detail}")
+        self.kind = kind
+        self.detail = detail
+        self.outcome = outcome
+
+
+class Arm:
+    """A sandboxed process that runs implementations of one role. Use as a context manager."""
+
+    def __init__(self, process: SandboxedProcess, control: socket.socket, memory: CallMemory) -> None:
+        self.process = process
+        self.memory = memory
+        self.identity = _process_identity(process.host_pid)
+        self.calls = 0
+        self.last_output: tuple[Places, str] | None = None  # of the latest call, to be looked at again
+        self._control = control
+        self._poll = select.poll()
+        self._poll.register(control, select.POLLIN)
+
+    @classmethod
+    def start(
+        cls, zygote: Zygote, plan: ArmPlan, policy: SandboxPolicy, memory: CallMemory, *, deadline_ms: int
+    ) -> Arm:
+        """Fork an arm, wait until it has loaded its implementations, and leave it frozen.
+
+        Raises `ArmError` for what the arm does, `HostError` when the sandbox refuses.
+        """
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours.setblocking(False)
+        with theirs:
+            descriptors = (theirs.fileno(), memory.inputs.fd, memory.outputs.fd)
+            try:
+                process = zygote.spawn("arm", policy, descriptors, encode_plan(plan))
+            except BaseException:
+                ours.close()
+                raise
+        arm = cls(process, ours, memory)
+        try:
+            reply = arm._answer(bytes.fromhex(plan.hello), deadline_ms)
+            if reply.kind is not FrameKind.READY:
+                raise ArmError("protocol", "the arm answered its start with something else than READY")
+            arm._stop()
+            arm._require_silence()
+        except BaseException:
+            arm.close()
+            raise
+        return arm
+
+    def call(self, implementation: int, extents: Sequence[int], offsets: Sequence[int], deadline_ms: int) -> int:
+        """Run one call and return how long the arm was allowed to run, in ns. The arm is frozen before and after.
+
+        Raises `ArmError`.
+        """
+        nonce = secrets.token_bytes(NONCE_BYTES)
+        self.calls += 1
+        frame = encode_call(Call(nonce, implementation, tuple(extents), tuple(offsets)))
+        self._require_silence()
+        try:
+            self._control.send(frame)
+        except OSError:
+            self._raise_end("the arm was gone before the call")
+        started = time.monotonic_ns()
+        self.process.resume()
+        reply = self._answer(nonce, deadline_ms)
+        self._stop()
+        elapsed = time.monotonic_ns() - started
+        self._require_silence()
+        if reply.kind is not FrameKind.DONE:
+            raise ArmError("protocol", "the arm answered a call with something else than DONE")
+        return elapsed
+
+    def run_freely(self, seconds: float) -> None:
+        """Let the arm run without a call, then freeze it again (to see what it still does)."""
+        self.process.resume()
+        time.sleep(seconds)
+        self._stop()
+
+    def is_frozen(self) -> bool:
+        """Say whether every thread of the arm is stopped."""
+        return self.process.is_stopped()
+
+    def close(self) -> ChildOutcome:
+        """Kill the arm, reap it and return how it ended."""
+        self.process.kill()
+        outcome = self.process.wait(_REAP_SECONDS)
+        self.process.close()
+        self._control.close()
+        self.memory.close()
+        return child_outcome(outcome)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _answer(self, nonce: bytes, deadline_ms: int) -> Reply:
+        if not self._poll.poll(deadline_ms):
+            self.process.kill()
+            raise ArmError("call_deadline", f"no answer within {deadline_ms} ms")
+        try:
+            message = self._control.recv(FRAME_BYTES + 1)
+        except OSError:
+            message = b""
+        if not message:
+            self._raise_end("the arm ended without an answer")
+        reply = decode_reply(message)
+        if isinstance(reply, Malformed):
+            raise ArmError("protocol", reply.reason)
+        if reply.nonce != nonce:
+            raise ArmError("protocol", "the answer carries another nonce than the call")
+        if reply.failure is not None:
+            raise ArmError(_FAILURE_KINDS[reply.failure], reply.text)
+        return reply
+
+    def _stop(self) -> None:
+        self.process.freeze()
+        limit = time.monotonic_ns() + _STOP_PATIENCE_NS
+        while not self.process.is_stopped():
+            if time.monotonic_ns() > limit:
+                self.process.kill()
+                raise ArmError("call_deadline", "the arm did not come to rest after it was stopped")
+
+    def _require_silence(self) -> None:
+        """Refuse a message nobody asked for; also notices that the arm is dead."""
+        try:
+            message = self._control.recv(FRAME_BYTES + 1)
+        except BlockingIOError:
+            return
+        except OSError:
+            message = b""
+        if not message:
+            self._raise_end("the arm ended between two calls")
+        raise ArmError("protocol", "the arm sent a message that answers nothing")
+
+    def _raise_end(self, what: str) -> None:
+        self.process.resume()  # a frozen process cannot be reaped by its own namespace's first process
+        try:
+            outcome = self.process.wait(_REAP_SECONDS)
+        except TimeoutError:
+            self.process.kill()
+            outcome = self.process.wait(_REAP_SECONDS)
+        kind = _OUTCOME_KINDS.get(outcome.kind, "crashed")
+        if outcome.signal == signal.SIGSYS:
+            kind = "forbidden_call"
+        raise ArmError(kind, f"{what}: {outcome.detail}", child_outcome(outcome))
+
+
+def child_outcome(outcome: Outcome) -> ChildOutcome:
+    """Return the evidence form of a sandbox outcome."""
+    return ChildOutcome(
+        kind=str(outcome.kind),
+        exit_status=outcome.exit_status if outcome.exit_status is not None else -1,
+        signal=outcome.signal or 0,
+        layer=outcome.layer,
+    )
+
+
+def _process_identity(pid: int) -> str:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            started = file.read().rpartition(b")")[2].split()[19].decode("ascii")
+    except (OSError, IndexError):
+        started = "gone"
+    return f"{pid}:{started}"

@@ -1,0 +1,41 @@
+"""What an arm is told when it starts: the slot, the implementations it may be asked to run, and nothing else."""
+
+from __future__ import annotations
+
+import msgspec
+
+BUNDLE_MOUNT = "/bundle"
+INCUMBENT_MOUNT = "/incumbent"
+
+
+class Implementation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Stock (all fields empty), or one entry of the bundle mounted at `root`."""
+
+    root: str = ""
+    source: str = ""
+    entry: str = ""
+
+    @property
+    def is_stock(self) -> bool:
+        """Say whether this is the slot's stock implementation."""
+        return not self.source
+
+
+class ArmPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The argument of an arm process. `hello` (hex) is the nonce its READY frame has to echo."""
+
+    slot: str
+    dtype: str
+    threads: int
+    hello: str
+    implementations: tuple[Implementation, ...]
+
+
+def encode_plan(plan: ArmPlan) -> bytes:
+    """Return the bytes handed to the arm process."""
+    return msgspec.json.encode(plan)
+
+
+def decode_plan(data: bytes) -> ArmPlan:
+    """Read them again inside the arm."""
+    return msgspec.json.decode(data, type=ArmPlan)

@@ -1,0 +1,152 @@
+"""One call under full suspicion: fresh inputs, fresh places, filler, a timed run, and every check on what came back.
+
+Invariants
+1. The expectation is computed before the call from a private copy of the inputs; nothing of it is in shared memory.
+2. Everything is checked while the arm is frozen: output values, guards, inputs, and the previous call's output.
+3. A wrong output is looked at once more after the arm was allowed to run: one that changed was filled in late.
+4. The first fault ends the attempt; it is raised as `ArmError` with a kind of `scoring.incidents`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from qualify.arm_handle import Arm, ArmError
+from qualify.call_memory import Places
+from qualify.comparison import Expectation, expect, judge, locate_worst, passes
+from qualify.content import Content, Style
+from qualify.slots.base import DTYPES, Dimensions, Slot
+from scoring.attempt import CallCheck
+
+_GRACE_SECONDS = 0.15  # how long a wrong output is watched for a late change
+_GRACE_STEP_SECONDS = 0.01
+_MIB = 1 << 20
+
+
+@dataclass(slots=True)
+class Question:
+    """The content of one call: private inputs and what the outputs have to be."""
+
+    dimensions: Dimensions
+    inputs: dict[str, torch.Tensor]
+    expectations: dict[str, Expectation]
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Draws:
+    """Names the random choices of one call's places and filler; the same for both roles of a block."""
+
+    stage: int
+    launch: int
+    block: int
+    call: int
+
+    def generator(self, content: Content, purpose: str) -> np.random.Generator:
+        """Return the generator of one purpose for this call."""
+        return content.generator(purpose, self.stage, self.launch, self.block, self.call)
+
+
+class Inquirer:
+    """Asks arms questions and checks the answers."""
+
+    def __init__(self, slot: Slot, dtype: str, content: Content, *, call_deadline_ms: int) -> None:
+        self._slot = slot
+        self._dtype = DTYPES[dtype]
+        self._tolerance = slot.tolerance(dtype)
+        self._content = content
+        self._deadline_ms = call_deadline_ms
+        self._evict = torch.zeros(eviction_bytes() // 8, dtype=torch.int64)
+
+    def question(
+        self, dimensions: Dimensions, style: Style, generator: np.random.Generator, precision: torch.dtype
+    ) -> Question:
+        """Draw the inputs of one call and compute what the outputs have to be, in `precision`."""
+        shapes = self._slot.shapes(dimensions)
+        inputs = {name: torch.empty(shapes[name], dtype=self._dtype) for name in self._slot.names("input")}
+        for tensor in inputs.values():
+            self._content.fill(tensor, style, generator)
+        return self._answered(dimensions, inputs, precision)
+
+    def perturbed(self, question: Question, generator: np.random.Generator, precision: torch.dtype) -> Question:
+        """Return `question` with some inputs changed: a private perturbation that the outputs have to follow."""
+        inputs = {name: tensor.clone() for name, tensor in question.inputs.items()}
+        for tensor in inputs.values():
+            self._content.perturb(tensor, generator)
+        return self._answered(question.dimensions, inputs, precision)
+
+    def _answered(self, dimensions: Dimensions, inputs: Mapping[str, torch.Tensor], precision: torch.dtype) -> Question:
+        answers = self._slot.reference(inputs, self._slot.scalars(), precision)
+        expectations = {name: expect(value, self._tolerance) for name, value in answers.items()}
+        return Question(dimensions, dict(inputs), expectations, self._content.fingerprint_inputs(inputs))
+
+    def ask(self, arm: Arm, implementation: int, question: Question, draws: Draws) -> tuple[int, CallCheck]:
+        """Run one call and check it. Returns its duration in ns and the evidence. Raises `ArmError`."""
+        memory = arm.memory
+        places = memory.place(question.dimensions, arm.calls % 2, draws.generator(self._content, "places"))
+        memory.write_inputs(places, question.inputs)
+        memory.write_filler(places, self._content, draws.generator(self._content, "filler"))
+        guards = memory.guards(places, self._content)
+        self._evict.sum()
+        extents = [question.dimensions[name] for name in self._slot.dimensions]
+        elapsed = arm.call(implementation, extents, places.offsets, self._deadline_ms)
+        digest = memory.fingerprint(places, self._content)
+        worst = self._judge(arm, places, question)
+        self.look_again(arm)
+        if not passes(worst):
+            self._raise_wrong(arm, places, question, draws, digest)
+        if memory.guards(places, self._content) != guards:
+            raise ArmError("out_of_bounds", "bytes outside the output were written")
+        if not memory.inputs_intact(places, question.inputs):
+            raise ArmError("input_mutated", "an input changed during the call")
+        arm.last_output = (places, digest)
+        return elapsed, CallCheck(question.digest, digest, "", worst)
+
+    def look_again(self, arm: Arm) -> None:
+        """Raise `ArmError` (late_write) when the arm's previous output is no longer what it was at its return."""
+        if arm.last_output is None:
+            return
+        places, digest = arm.last_output
+        arm.last_output = None
+        if arm.memory.fingerprint(places, self._content) != digest:
+            raise ArmError("late_write", "an output changed after its call had returned")
+
+    def _judge(self, arm: Arm, places: Places, question: Question) -> int:
+        figures = [
+            judge(output, question.expectations[name]) for name, output in arm.memory.outputs_in_place(places).items()
+        ]
+        return next((figure for figure in figures if figure < 0), max(figures))
+
+    def _raise_wrong(self, arm: Arm, places: Places, question: Question, draws: Draws, digest: str) -> None:
+        text = self._describe(arm, places, question)
+        for _ in range(math.ceil(_GRACE_SECONDS / _GRACE_STEP_SECONDS)):
+            arm.run_freely(_GRACE_STEP_SECONDS)
+            if arm.memory.fingerprint(places, self._content) != digest:
+                raise ArmError("late_write", f"the output was wrong at its return and was written later; {text}")
+        if arm.memory.holds_filler(places, self._content, draws.generator(self._content, "filler")):
+            raise ArmError("not_executed", f"the output was never written; {text}")
+        raise ArmError("wrong_output", text)
+
+    def _describe(self, arm: Arm, places: Places, question: Question) -> str:
+        shape = " ".join(f"{name}={extent}" for name, extent in question.dimensions.items())
+        for name, output in arm.memory.outputs_in_place(places).items():
+            expectation = question.expectations[name]
+            if not passes(judge(output, expectation)):
+                return f"{shape} {name} {locate_worst(output, expectation)}"
+        return shape
+
+
+def eviction_bytes() -> int:
+    """Return how much the referee reads to leave nothing of a call in the last-level cache: twice its size."""
+    try:
+        text = Path("/sys/devices/system/cpu/cpu0/cache/index3/size").read_text(encoding="ascii").strip()
+        size = int(text.removesuffix("K")) * 1024 if text.endswith("K") else int(text.removesuffix("M")) * _MIB
+    except (OSError, ValueError):
+        size = 32 * _MIB
+    return min(max(2 * size, 64 * _MIB), 512 * _MIB)

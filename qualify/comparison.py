@@ -1,0 +1,91 @@
+"""Judging one output against the referee's own expectation.
+
+Invariants
+1. An element passes when |got - expected| <= absolute + relative * |expected|; a row passes when the norm of its
+   error is at most `row` times the norm of the expected row. The worse of the two decides.
+2. The figure is in ppm of the bound: `AT_BOUND` still passes; NaN or infinity gives `NON_FINITE`.
+3. Expectations stay in the referee; the output is read as it lies in shared memory, never through an arm.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+
+from qualify.slots.base import Tolerance
+from scoring.attempt import AT_BOUND, NON_FINITE
+
+_CHUNK_ELEMENTS = 1 << 17  # work in pieces that stay in a core's cache
+_CEILING_PPM = 10**12
+
+
+@dataclass(slots=True)
+class Expectation:
+    """What one output has to be. All tensors are float32; rows are the last axis flattened in front."""
+
+    expected: torch.Tensor  # (rows, width)
+    bound: torch.Tensor  # (rows, width), positive
+    row_bound: torch.Tensor  # (rows,), positive
+
+
+@dataclass(frozen=True, slots=True)
+class WorstElement:
+    """Where an output is furthest from its expectation, for people."""
+
+    row: int
+    column: int
+    expected: float
+    got: float
+    bound: float
+
+    def __str__(self) -> str:
+        place = f"row={self.row} column={self.column}"
+        return f"{place} expected={self.expected:.7g} got={self.got:.7g} bound={self.bound:.3g}"
+
+
+def expect(expected: torch.Tensor, tolerance: Tolerance) -> Expectation:
+    """Return the expectation of one float32 output of any shape."""
+    rows = expected.reshape(-1, expected.shape[-1])
+    bound = rows.abs().mul_(tolerance.relative).add_(tolerance.absolute)
+    floor = tolerance.row_floor * math.sqrt(rows.shape[-1])
+    row_bound = torch.linalg.vector_norm(rows, dim=-1).mul_(tolerance.row).add_(floor)
+    return Expectation(rows, bound, row_bound)
+
+
+def judge(got: torch.Tensor, expectation: Expectation) -> int:
+    """Return the worst error of `got` in ppm of its bound, or `NON_FINITE`."""
+    rows = got.reshape(expectation.expected.shape)
+    step = max(1, _CHUNK_ELEMENTS // rows.shape[-1])
+    worst = 0.0
+    for start in range(0, rows.shape[0], step):
+        piece = slice(start, start + step)
+        error = rows[piece].to(torch.float32).sub_(expectation.expected[piece])
+        row = torch.linalg.vector_norm(error, dim=-1).div_(expectation.row_bound[piece]).max()
+        element = error.abs_().div_(expectation.bound[piece]).max()
+        ratio = float(torch.maximum(row, element))
+        if not math.isfinite(ratio):
+            return NON_FINITE
+        worst = max(worst, ratio)
+    return min(math.ceil(worst * AT_BOUND), _CEILING_PPM)
+
+
+def passes(worst_ppm: int) -> bool:
+    """Say whether a figure of `judge` is within bounds."""
+    return 0 <= worst_ppm <= AT_BOUND
+
+
+def locate_worst(got: torch.Tensor, expectation: Expectation) -> WorstElement:
+    """Return the element that is furthest outside its bound (the first non-finite one if there is any)."""
+    rows = got.reshape(expectation.expected.shape).to(torch.float32)
+    ratio = (rows - expectation.expected).abs_().div_(expectation.bound)
+    ratio = torch.where(torch.isfinite(ratio), ratio, torch.inf)
+    row, column = divmod(int(ratio.argmax()), rows.shape[-1])
+    return WorstElement(
+        row,
+        column,
+        float(expectation.expected[row, column]),
+        float(rows[row, column]),
+        float(expectation.bound[row, column]),
+    )

@@ -1,0 +1,85 @@
+"""The correctness stage: one fresh arm of the candidate, many shapes and distributions, before anything is timed.
+
+Invariants
+1. Cases are the slot's public shapes with hidden jitter (the public shape itself when jitter leaves the candidate's
+   domain) and every shape of the workload that reaches the candidate; other shapes do not apply.
+2. Every case is asked twice: once with fresh inputs, once after a private perturbation of the same inputs, with other
+   filler and at another place. An output that does not follow the inputs as the reference says is wrong.
+3. Expectations are computed in float64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from qualify.arm_handle import Arm
+from qualify.checked_call import Draws, Inquirer
+from qualify.content import ALL_STYLES, Content, Style
+from qualify.slots.base import Dimensions, Slot
+from scoring.attempt import StageRecord
+
+STAGE = "correctness"
+STAGE_NUMBER = 0  # first index of this stage's draws; launches use another
+_ELEMENTS_MAX = 4 << 20  # larger public shapes are left to arenas whose workload has them
+
+
+@dataclass(frozen=True, slots=True)
+class CorrectnessCase:
+    """One shape with one distribution of inputs."""
+
+    dimensions: Dimensions
+    style: Style
+
+
+def plan_cases(
+    slot: Slot, content: Content, workload: Sequence[Dimensions], reaches: Callable[[Dimensions], bool]
+) -> list[CorrectnessCase]:
+    """Return the cases of this attempt. `reaches` says whether a shape is inside the candidate's domain."""
+    generator = content.generator("shapes")
+    shapes: list[Dimensions] = []
+    for public in slot.catalog_shapes:
+        hidden = _jittered(slot, public, generator)
+        shape = hidden if reaches(hidden) else public
+        if reaches(shape) and _elements(slot, shape) <= _ELEMENTS_MAX:
+            shapes.append(shape)
+    shapes += [shape for shape in workload if reaches(shape)]
+    order = content.generator("styles").permutation(len(ALL_STYLES))
+    return [CorrectnessCase(shape, ALL_STYLES[order[index % len(ALL_STYLES)]]) for index, shape in enumerate(shapes)]
+
+
+def run_case(
+    inquirer: Inquirer, content: Content, arm: Arm, implementation: int, dtype: str, case: CorrectnessCase, index: int
+) -> StageRecord:
+    """Ask one case twice. Raises `ArmError` for the first wrong answer."""
+    precision = torch.float64
+    inputs = content.generator("inputs", STAGE_NUMBER, 0, 0, index)
+    first = inquirer.question(case.dimensions, case.style, inputs, precision)
+    second = inquirer.perturbed(first, content.generator("perturbation", index), precision)
+    checks = tuple(
+        inquirer.ask(arm, implementation, question, Draws(STAGE_NUMBER, 0, index, call))[1]
+        for call, question in enumerate((first, second))
+    )
+    return StageRecord(STAGE, dict(case.dimensions), dtype, checks)
+
+
+def _jittered(slot: Slot, public: Dimensions, generator: np.random.Generator) -> Dimensions:
+    hidden = dict(public)
+    for name in slot.count_dimensions:
+        extent = public[name]
+        extent += int(generator.integers(-1, 4)) + extent // 3 * int(generator.integers(0, 2))
+        hidden[name] = max(1, extent)
+    return hidden
+
+
+def _elements(slot: Slot, dimensions: Dimensions) -> int:
+    total = 0
+    for shape in slot.shapes(dimensions).values():
+        size = 1
+        for extent in shape:
+            size *= extent
+        total += size
+    return total

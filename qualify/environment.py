@@ -1,0 +1,87 @@
+"""What the referee notes down about the machine an attempt ran on."""
+
+from __future__ import annotations
+
+import functools
+import os
+import platform
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from config.canonical import sha256_hex
+from config.errors import HostError
+from scoring.attempt import Environment
+
+
+def load_average() -> str:
+    """Return the 1, 5 and 15 minute load as text such as "0.12 0.20 0.15"."""
+    return " ".join(f"{value:.2f}" for value in os.getloadavg())
+
+
+@functools.cache
+def machine_id() -> str:
+    """Return an opaque, stable id of this machine: a digest of its machine id, or of its name without one."""
+    for source in ("/etc/machine-id", "/var/lib/dbus/machine-id"):
+        try:
+            text = Path(source).read_text(encoding="ascii").strip()
+        except (OSError, UnicodeDecodeError):
+            continue
+        if text:
+            return sha256_hex(b"cacheon.machine:" + text.encode("ascii"))[:16]
+    return sha256_hex(b"cacheon.machine-name:" + platform.node().encode("utf-8", "replace"))[:16]
+
+
+def cpu_model() -> str:
+    """Return the processor's model name, or its architecture when the kernel does not tell."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
+            name, _, value = line.partition(":")
+            if name.strip() == "model name":
+                return value.strip()
+    except OSError:
+        pass
+    return platform.machine()
+
+
+def choose_core(wanted: Sequence[int]) -> int:
+    """Return the core for the arms: the first of `wanted`, else the last this process may use.
+
+    Raises `HostError` (ARM_CORE_UNAVAILABLE) for a core this process may not use.
+    """
+    allowed = sorted(os.sched_getaffinity(0))
+    core = wanted[0] if wanted else allowed[-1]
+    if core not in allowed:
+        raise HostError(
+            "ARM_CORE_UNAVAILABLE",
+            f"core {core} is not among the cores this process may use ({', '.join(map(str, allowed))})",
+            hint="set qualify.arm_cores to cores of this machine, or leave it empty",
+        )
+    return core
+
+
+def leave_core(core: int) -> None:
+    """Keep this process off the arms' core where the machine has another one."""
+    others = os.sched_getaffinity(0) - {core}
+    if others:
+        os.sched_setaffinity(0, others)
+
+
+def describe(
+    core: int, load_before: str, layers_present: Sequence[str], layers_waived: Sequence[str], timing_method: str
+) -> Environment:
+    """Return the environment record; call it at the end of the attempt."""
+    return Environment(
+        machine=machine_id(),
+        cpu=cpu_model(),
+        kernel=platform.release(),
+        python=platform.python_version(),
+        torch=str(torch.__version__),
+        cores=(core, core),
+        load_before=load_before,
+        load_after=load_average(),
+        layers_present=tuple(sorted(layers_present)),
+        layers_waived=tuple(sorted(layers_waived)),
+        timing_method=timing_method,
+    )

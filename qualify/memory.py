@@ -1,0 +1,106 @@
+"""Memory shared by the referee and one arm: inputs the arm can only read, outputs it can write.
+
+Invariants
+1. The referee creates, sizes and seals both memory files; the arm chooses no size, address or lifetime.
+2. Inputs are sealed against every later writable mapping and every write call (`F_SEAL_FUTURE_WRITE`); the referee
+   writes through a mapping made before the seal. An arm that stores into an input faults.
+3. Neither file can shrink, grow or take another seal, so the referee's reads cannot fault.
+4. One pair of files belongs to one arm and is dropped with it; nothing an arm touched is used again.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import mmap
+import os
+import warnings
+from dataclasses import dataclass
+
+import torch
+
+PAGE = mmap.PAGESIZE
+ALIGNMENT = 64  # bytes; every tensor starts on a cache line
+
+# Linux constants that the standard library does not name before Python 3.13.
+_F_SEAL_FUTURE_WRITE = 0x0010
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """A byte range inside one of the two files."""
+
+    offset: int
+    size: int
+
+
+class SharedFile:
+    """One sealed memory file, mapped writable in the referee. `view` gives zero-copy tensors over it."""
+
+    def __init__(self, name: str, size: int, *, arm_may_write: bool) -> None:
+        self.size = -(-size // PAGE) * PAGE
+        self.fd = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        try:
+            os.ftruncate(self.fd, self.size)
+            self._map = mmap.mmap(self.fd, self.size, mmap.MAP_SHARED | mmap.MAP_POPULATE)
+            seals = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
+            if not arm_may_write:
+                seals |= _F_SEAL_FUTURE_WRITE
+            fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, seals)
+        except OSError:
+            os.close(self.fd)
+            raise
+        self._bytes = torch.frombuffer(self._map, dtype=torch.uint8)
+
+    def view(self, offset: int, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+        """Return a contiguous tensor of `shape` and `dtype` over the bytes at `offset`."""
+        size = dtype.itemsize * _elements(shape)
+        return self._bytes[offset : offset + size].view(dtype).view(shape)
+
+    def words(self, region: Region) -> torch.Tensor:
+        """Return the int64 words that cover `region` (aligned down and up to 8 bytes)."""
+        start = region.offset // 8 * 8
+        end = min(-(-(region.offset + region.size) // 8) * 8, self.size)
+        return self._bytes[start:end].view(torch.int64)
+
+    def close(self) -> None:
+        """Drop the descriptor; the mapping goes with the last tensor over it."""
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+
+class ArmMemory:
+    """The same two files as the arm sees them: inputs read-only, outputs writable."""
+
+    def __init__(self, input_fd: int, output_fd: int) -> None:
+        inputs = mmap.mmap(input_fd, os.fstat(input_fd).st_size, mmap.MAP_SHARED | mmap.MAP_POPULATE, mmap.PROT_READ)
+        outputs = mmap.mmap(output_fd, os.fstat(output_fd).st_size, mmap.MAP_SHARED | mmap.MAP_POPULATE)
+        with warnings.catch_warnings():
+            # torch warns that it cannot protect read-only buffers; here the kernel does.
+            warnings.simplefilter("ignore")
+            self._inputs = torch.frombuffer(inputs, dtype=torch.uint8)
+        self._outputs = torch.frombuffer(outputs, dtype=torch.uint8)
+
+    def input(self, offset: int, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+        """Return a read-only zero-copy tensor over the inputs."""
+        return _slice(self._inputs, offset, shape, dtype)
+
+    def output(self, offset: int, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+        """Return a writable zero-copy tensor over the outputs."""
+        return _slice(self._outputs, offset, shape, dtype)
+
+
+def tensor_bytes(shape: tuple[int, ...], dtype: torch.dtype) -> int:
+    """Return the size in bytes of a contiguous tensor."""
+    return _elements(shape) * dtype.itemsize
+
+
+def _slice(base: torch.Tensor, offset: int, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+    return base[offset : offset + tensor_bytes(shape, dtype)].view(dtype).view(shape)
+
+
+def _elements(shape: tuple[int, ...]) -> int:
+    count = 1
+    for extent in shape:
+        count *= extent
+    return count

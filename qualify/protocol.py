@@ -1,0 +1,127 @@
+"""The control channel between the referee and an arm: four fixed-size frames over a SOCK_SEQPACKET pair.
+
+Invariants
+1. Every frame has exactly `FRAME_BYTES` bytes and one canonical encoding; any other message is malformed.
+2. The arm may scribble anything on its end. Decoding never raises on hostile bytes, it returns a `Malformed`.
+3. A reply is an answer to a call only when it echoes that call's nonce, which the arm cannot know beforehand.
+4. Text in a frame is opaque: bounded, reduced to printable ASCII, shown to people, never parsed.
+5. A call carries offsets and extents and nothing else: no seed, no expected value, no clock, no later call.
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+from dataclasses import dataclass
+
+FRAME_BYTES = 512
+NONCE_BYTES = 16
+DIMENSIONS_MAX = 8  # extents in one call
+TENSORS_MAX = 8  # tensors in one call
+TEXT_BYTES = 384
+
+_MAGIC = b"CAC1"
+_HEAD = struct.Struct("<4sBBH16s")  # magic, kind, detail, text length or count, nonce
+_CALL = struct.Struct("<BB6x8I8Q")  # dimensions used, tensors used, extents, byte offsets
+
+
+class FrameKind(enum.IntEnum):
+    """What a frame says."""
+
+    READY = 1  # arm -> referee: memory mapped, implementations loaded
+    CALL = 2  # referee -> arm: run one implementation once
+    DONE = 3  # arm -> referee: the entry returned
+    FAILED = 4  # arm -> referee: the entry, or loading it, failed
+
+
+class Failure(enum.IntEnum):
+    """Why an arm gave up; the arm's own claim, which can only hurt the arm that makes it."""
+
+    IMPORT_FAILED = 1
+    ENTRY_MISSING = 2
+    EXCEPTION = 3
+    OUT_OF_MEMORY = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call: which implementation, the extents in the slot's order, and where each tensor lies (bytes)."""
+
+    nonce: bytes
+    implementation: int
+    extents: tuple[int, ...]
+    offsets: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A well-formed frame of an arm."""
+
+    kind: FrameKind
+    nonce: bytes
+    failure: Failure | None = None
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Malformed:
+    """Bytes that are no frame; `reason` is ours."""
+
+    reason: str
+
+
+def encode_call(call: Call) -> bytes:
+    """Return the frame of `call`. Raises `ValueError` for a call outside the frame's bounds (a fault of ours)."""
+    if len(call.extents) > DIMENSIONS_MAX or len(call.offsets) > TENSORS_MAX or len(call.nonce) != NONCE_BYTES:
+        raise ValueError("call does not fit a frame")
+    extents = (*call.extents, *(0,) * (DIMENSIONS_MAX - len(call.extents)))
+    offsets = (*call.offsets, *(0,) * (TENSORS_MAX - len(call.offsets)))
+    head = _HEAD.pack(_MAGIC, FrameKind.CALL, call.implementation, 0, call.nonce)
+    return _pad(head + _CALL.pack(len(call.extents), len(call.offsets), *extents, *offsets))
+
+
+def decode_call(frame: bytes) -> Call:
+    """Read a call frame, inside the arm. Raises `ValueError` when it is none (the referee is trusted)."""
+    if len(frame) != FRAME_BYTES:
+        raise ValueError("not a frame")
+    magic, kind, implementation, _, nonce = _HEAD.unpack_from(frame)
+    if magic != _MAGIC or kind != FrameKind.CALL:
+        raise ValueError("not a call frame")
+    n_extents, n_offsets, *numbers = _CALL.unpack_from(frame, _HEAD.size)
+    extents = tuple(numbers[:n_extents])
+    offsets = tuple(numbers[DIMENSIONS_MAX : DIMENSIONS_MAX + n_offsets])
+    return Call(nonce, implementation, extents, offsets)
+
+
+def encode_reply(reply: Reply) -> bytes:
+    """Return the frame of `reply`, cutting its text to `TEXT_BYTES`."""
+    text = reply.text.encode("ascii", "replace")[:TEXT_BYTES]
+    head = _HEAD.pack(_MAGIC, reply.kind, reply.failure or 0, len(text), reply.nonce)
+    return _pad(head + text)
+
+
+def decode_reply(frame: bytes) -> Reply | Malformed:
+    """Read what an arm sent. Never raises, whatever the bytes are."""
+    if len(frame) != FRAME_BYTES:
+        return Malformed(f"message of {len(frame)} bytes instead of {FRAME_BYTES}")
+    magic, kind, detail, length, nonce = _HEAD.unpack_from(frame)
+    if magic != _MAGIC:
+        return Malformed("message without the frame mark")
+    if kind not in (FrameKind.READY, FrameKind.DONE, FrameKind.FAILED):
+        return Malformed(f"frame kind {kind} is not one an arm may send")
+    failed = kind == FrameKind.FAILED
+    if failed != (detail in Failure.__members__.values()) or (not failed and (detail or length)):
+        return Malformed("frame fields contradict its kind")
+    if length > TEXT_BYTES or any(frame[_HEAD.size + length :]):
+        return Malformed("text of a frame is longer than allowed, or its padding is not zero")
+    raw = frame[_HEAD.size : _HEAD.size + length]
+    return Reply(FrameKind(kind), nonce, Failure(detail) if failed else None, printable(raw))
+
+
+def printable(raw: bytes) -> str:
+    """Return hostile bytes as printable ASCII; everything else becomes `?`."""
+    return "".join(chr(byte) if 32 <= byte < 127 else "?" for byte in raw)
+
+
+def _pad(body: bytes) -> bytes:
+    return body + bytes(FRAME_BYTES - len(body))

@@ -1,0 +1,62 @@
+"""norm.rmsnorm: entry `rmsnorm(x, weight, out, eps)`.
+
+`x` and `out` have shape (num_tokens, hidden_dim), `weight` (hidden_dim,).
+out = x * rsqrt(mean(x^2, last axis) + eps) * weight, rounded once to the dtype of the call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar, cast
+
+import torch
+from torch.nn import functional
+
+from qualify.slots.base import Argument, Dimensions, Slot, Tensors
+
+EPSILON = 1e-6
+
+
+class RmsNorm(Slot):
+    """Root-mean-square normalisation with an affine weight."""
+
+    id: ClassVar[str] = "norm.rmsnorm"
+    arguments: ClassVar[tuple[Argument, ...]] = (
+        Argument("x", "input"),
+        Argument("weight", "input"),
+        Argument("out", "output"),
+        Argument("eps", "scalar"),
+    )
+    dimensions: ClassVar[tuple[str, ...]] = ("num_tokens", "hidden_dim")
+    catalog_shapes: ClassVar[tuple[Mapping[str, int], ...]] = (
+        {"num_tokens": 1, "hidden_dim": 2880},
+        {"num_tokens": 8, "hidden_dim": 2880},
+        {"num_tokens": 128, "hidden_dim": 2880},
+        {"num_tokens": 333, "hidden_dim": 1536},
+    )
+
+    def shapes(self, dimensions: Dimensions) -> dict[str, tuple[int, ...]]:
+        tokens, width = dimensions["num_tokens"], dimensions["hidden_dim"]
+        return {"x": (tokens, width), "weight": (width,), "out": (tokens, width)}
+
+    def descriptor(self, dimensions: Dimensions) -> dict[str, int | str]:
+        return {
+            "num_tokens": dimensions["num_tokens"],
+            "last_dim": dimensions["hidden_dim"],
+            "hidden_dim": dimensions["hidden_dim"],
+        }
+
+    def scalars(self) -> dict[str, float]:
+        return {"eps": EPSILON}
+
+    def stock(self, *arguments: torch.Tensor | float) -> None:
+        x, weight, out, eps = cast("tuple[torch.Tensor, torch.Tensor, torch.Tensor, float]", arguments)
+        out.copy_(functional.rms_norm(x, (x.shape[-1],), weight, eps))
+
+    def reference(
+        self, inputs: Tensors, scalars: Mapping[str, float], precision: torch.dtype
+    ) -> dict[str, torch.Tensor]:
+        x = inputs["x"].to(precision)
+        mean_square = torch.linalg.vector_norm(x, dim=-1, keepdim=True).square_().div_(x.shape[-1])
+        result = x / mean_square.add_(scalars["eps"]).sqrt_()
+        return {"out": result.mul_(inputs["weight"]).to(torch.float32)}

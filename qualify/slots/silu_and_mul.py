@@ -1,0 +1,59 @@
+"""activation.silu_and_mul: entry `silu_and_mul(x, out)`.
+
+`x` has shape (num_tokens, 2 * d), `out` (num_tokens, d). out = silu(gate) * up with gate the first half of the last
+axis; silu is evaluated in float32 or wider and both factors are rounded to the dtype of the call at most once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar, cast
+
+import torch
+from torch.nn import functional
+
+from qualify.slots.base import Argument, Dimensions, Slot, Tensors
+
+
+class SiluAndMul(Slot):
+    """The gated activation of a feed-forward layer."""
+
+    id: ClassVar[str] = "activation.silu_and_mul"
+    arguments: ClassVar[tuple[Argument, ...]] = (Argument("x", "input"), Argument("out", "output"))
+    dimensions: ClassVar[tuple[str, ...]] = ("num_tokens", "d")
+    catalog_shapes: ClassVar[tuple[Mapping[str, int], ...]] = (
+        {"num_tokens": 1, "d": 1024},
+        {"num_tokens": 8, "d": 1024},
+        {"num_tokens": 128, "d": 4096},
+        {"num_tokens": 333, "d": 2880},
+    )
+
+    def shapes(self, dimensions: Dimensions) -> dict[str, tuple[int, ...]]:
+        tokens, width = dimensions["num_tokens"], dimensions["d"]
+        return {"x": (tokens, 2 * width), "out": (tokens, width)}
+
+    def descriptor(self, dimensions: Dimensions) -> dict[str, int | str]:
+        return {
+            "num_tokens": dimensions["num_tokens"],
+            "last_dim": 2 * dimensions["d"],
+            "intermediate_dim": dimensions["d"],
+        }
+
+    def stock(self, *arguments: torch.Tensor | float) -> None:
+        x, out = cast("tuple[torch.Tensor, torch.Tensor]", arguments)
+        width = x.shape[-1] // 2
+        gate = functional.silu(x[..., :width].float()).to(x.dtype)
+        torch.mul(gate, x[..., width:], out=out)
+
+    def reference(
+        self,
+        inputs: Tensors,
+        scalars: Mapping[str, float],  # noqa: ARG002 - this slot has none
+        precision: torch.dtype,
+    ) -> dict[str, torch.Tensor]:
+        x = inputs["x"]
+        width = x.shape[-1] // 2
+        gate = x[..., :width].to(precision)
+        result = torch.exp(-gate).add_(1.0)
+        torch.div(gate, result, out=result)
+        return {"out": result.mul_(x[..., width:]).to(torch.float32)}
