@@ -1,0 +1,163 @@
+"""The chain: blocks in order, the state under them, the pool above them.
+
+Invariants
+1. A block is written to the journal, then becomes visible, then is announced; in that order.
+2. The finalized block trails the head by the finality lag, never moves back, and is announced block by block.
+3. Timestamps rise strictly from block to block, across restarts too.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from chain.devnet.block import Block, seal_block
+from chain.devnet.codec import Codec, codec
+from chain.devnet.executive import Change, execute
+from chain.devnet.extrinsics import Extrinsic, decode_extrinsic, signature_holds
+from chain.devnet.faults import UNDECODABLE_EXTRINSIC, Invalidity, InvalidTransaction, PoolError
+from chain.devnet.history import Diff, History
+from chain.devnet.pallets import system
+from chain.devnet.pool import Pool
+from chain.devnet.scale import ScaleError
+from chain.devnet.storage import Session, StorageView
+
+
+class Sink(Protocol):
+    """Where sealed blocks become durable."""
+
+    def append(self, block: Block, diff: Diff) -> None:
+        """Write a block; returning means it survives this process."""
+
+
+class Observer(Protocol):
+    """Who hears what happens to blocks and extrinsics."""
+
+    def on_block(self, block: Block) -> None:
+        """A block became the head."""
+
+    def on_finalized(self, block: Block) -> None:
+        """A block became final."""
+
+    def on_included(self, extrinsic: Extrinsic, block: Block) -> None:
+        """An extrinsic is in a block."""
+
+    def on_dropped(self, extrinsic: Extrinsic, status: str) -> None:
+        """An extrinsic left the pool with this terminal status (`invalid` or `usurped`)."""
+
+
+def wall_clock_ms() -> int:
+    """Return milliseconds since the Unix epoch."""
+    return time.time_ns() // 1_000_000
+
+
+class Chain:
+    """All blocks from genesis on; `clock` gives milliseconds since the Unix epoch."""
+
+    def __init__(
+        self,
+        history: History,
+        blocks: list[Block],
+        *,
+        finality_lag: int = 0,
+        pool_limit: int = 8_192,
+        sink: Sink | None = None,
+        clock: Callable[[], int] = wall_clock_ms,
+    ) -> None:
+        self.codec: Codec = codec()
+        self.history = history
+        self.blocks = blocks
+        self.pool = Pool(pool_limit)
+        self.observer: Observer | None = None
+        self._by_hash = {block.hash: block for block in blocks}
+        self._lag = finality_lag
+        self._sink = sink
+        self._clock = clock
+        self._slot_ms = int(self.codec.constant("Aura", "SlotDuration"))
+
+    @property
+    def genesis_hash(self) -> bytes:
+        """The hash of block 0."""
+        return self.blocks[0].hash
+
+    @property
+    def head(self) -> Block:
+        """The newest block."""
+        return self.blocks[-1]
+
+    @property
+    def finalized(self) -> Block:
+        """The newest final block."""
+        return self.blocks[max(0, len(self.blocks) - 1 - self._lag)]
+
+    def block_by_hash(self, block_hash: bytes) -> Block | None:
+        """Return a block, or None."""
+        return self._by_hash.get(block_hash)
+
+    def view(self, block: Block | None = None) -> StorageView:
+        """Return the state after a block, by default the head."""
+        return StorageView(self.codec, self.history, (block or self.head).number)
+
+    def next_nonce(self, account: bytes) -> int:
+        """Return the next nonce of an account, counting what waits in the pool."""
+        return self.pool.next_nonce(account, system.nonce(self.view(), account))
+
+    def submit(self, raw: bytes) -> Extrinsic:
+        """Check an extrinsic and take it into the pool; raises `PoolError`."""
+        try:
+            extrinsic = decode_extrinsic(raw, self.codec)
+        except ScaleError as error:
+            raise PoolError(UNDECODABLE_EXTRINSIC, "Verification Error", f"Could not decode: {error}") from error
+        death = self._validate(extrinsic)
+        replaced = self.pool.check(extrinsic)
+        self.pool.add(extrinsic, death)
+        if replaced is not None and self.observer is not None:
+            self.observer.on_dropped(replaced, "usurped")
+        return extrinsic
+
+    def _validate(self, extrinsic: Extrinsic) -> int | None:
+        """Raise `InvalidTransaction`, or return the first block in which the extrinsic is too old."""
+        number = self.head.number + 1
+        era_block = extrinsic.era.birth(number)
+        if era_block >= number:
+            raise InvalidTransaction(Invalidity.ANCIENT_BIRTH_BLOCK)
+        if not signature_holds(extrinsic, self.genesis_hash, self.blocks[era_block].hash):
+            raise InvalidTransaction(Invalidity.BAD_PROOF)
+        if extrinsic.nonce < system.nonce(self.view(), extrinsic.signer):
+            raise InvalidTransaction(Invalidity.STALE)
+        return extrinsic.era.death(number)
+
+    def build(self, change: Change | None = None) -> Block:
+        """Make, store and announce the next block; what `change` raises leaves the chain as it was."""
+        parent = self.head
+        state = Session(self.codec, self.history, parent.number + 1)
+        now = max(self._clock(), int(state.get("Timestamp", "Now")) + 1)
+        expired = self.pool.expire(parent.number + 1)
+        waiting = self.pool.ready(lambda who: system.nonce(state, who))
+        contents = execute(state, parent.hash, waiting, now, change)
+        block = seal_block(parent, contents.extrinsics, contents.diff, now // self._slot_ms)
+        self._accept(block, contents.diff)
+        for extrinsic in (*contents.included, *contents.dropped):
+            self.pool.remove(extrinsic)
+        self._announce(block, contents.included, (*expired, *contents.dropped))
+        return block
+
+    def _accept(self, block: Block, diff: Diff) -> None:
+        if self._sink is not None:
+            self._sink.append(block, diff)
+        self.history.commit(block.number, diff)
+        self.blocks.append(block)
+        self._by_hash[block.hash] = block
+
+    def _announce(self, block: Block, included: tuple[Extrinsic, ...], dropped: tuple[Extrinsic, ...]) -> None:
+        observer = self.observer
+        if observer is None:
+            return
+        for extrinsic in dropped:
+            observer.on_dropped(extrinsic, "invalid")
+        for extrinsic in included:
+            observer.on_included(extrinsic, block)
+        observer.on_block(block)
+        if block.number >= self._lag:
+            observer.on_finalized(self.finalized)

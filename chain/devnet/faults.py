@@ -1,0 +1,72 @@
+"""Refusals that travel inside the node and leave it as protocol answers.
+
+Invariants
+1. A `DispatchError` fails one call: it is included in a block and undone.
+2. An `InvalidTransaction` or `PoolError` refuses an extrinsic at the door, or drops it before inclusion.
+3. An `RpcError` becomes the `error` object of one JSON-RPC answer; it never ends a connection.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+METHOD_NOT_FOUND = -32601
+INVALID_PARAMS = -32602
+INTERNAL_ERROR = -32603
+INVALID_REQUEST = -32600
+PARSE_ERROR = -32700
+SERVER_ERROR = -32000
+POOL_INVALID = 1010
+POOL_ALREADY_IMPORTED = 1013
+POOL_LOW_PRIORITY = 1014
+POOL_DROPPED = 1016
+UNDECODABLE_EXTRINSIC = 1002
+
+
+class DispatchError(Exception):
+    """A module error: the name of a pallet and of one of its errors in the metadata."""
+
+    def __init__(self, pallet: str, name: str) -> None:
+        super().__init__(f"{pallet}.{name}")
+        self.pallet = pallet
+        self.name = name
+
+
+class BadOrigin(DispatchError):
+    """A call made by someone who may not make it."""
+
+    def __init__(self) -> None:
+        super().__init__("", "BadOrigin")
+
+
+class RpcError(Exception):
+    """One JSON-RPC error answer."""
+
+    def __init__(self, code: int, message: str, data: str | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.data = data
+
+
+class PoolError(RpcError):
+    """An extrinsic the pool does not take."""
+
+
+class Invalidity(StrEnum):
+    """Why a transaction is invalid, in the words of the protocol."""
+
+    STALE = "Transaction is outdated"
+    FUTURE = "Transaction will be valid in the future"
+    BAD_PROOF = "Transaction has a bad signature"
+    ANCIENT_BIRTH_BLOCK = "Transaction has an ancient birth block"
+    PAYMENT = "Inability to pay some fees (e.g. account balance too low)"
+    CALL = "Transaction call is not expected"
+
+
+class InvalidTransaction(PoolError):
+    """A transaction that cannot be included as it is."""
+
+    def __init__(self, reason: Invalidity) -> None:
+        super().__init__(POOL_INVALID, "Invalid Transaction", reason.value)
+        self.reason = reason

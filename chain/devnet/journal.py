@@ -1,0 +1,170 @@
+"""The state file: one append-only record per block.
+
+Layout
+    magic (8 bytes), then records; a record is a head (payload length u32, CRC-32 of those four bytes u32), the
+    payload (msgpack) and the first 8 bytes of the payload's BLAKE2b hash. The first record is the genesis.
+
+Invariants
+1. A record is handed to the operating system in one write before its block is announced, so killing the process at
+   any moment loses no announced block. (Losing power may: the file is not synced per block.)
+2. A torn record can only be the last one. It was never announced, so it is cut off at load. Any other damage is
+   refused with STATE_CORRUPT; nothing is repaired silently.
+3. Blocks are rebuilt from the file without executing them; every hash is recomputed and must chain.
+4. The file is locked while a node runs; a second node is refused with STATE_IN_USE.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import zlib
+from collections.abc import Iterator
+from hashlib import blake2b
+from pathlib import Path
+
+import msgspec
+
+from chain.devnet.block import Block, Header
+from chain.devnet.history import Diff
+from config.errors import HostError
+
+MAGIC = b"CACHDEV1"
+_HEAD_BYTES = 8
+_DIGEST_BYTES = 8
+
+
+class Record(msgspec.Struct, frozen=True, array_like=True):
+    """One block as it is stored. Changes are (key, value) pairs; an absent value is a deletion."""
+
+    header: Header
+    extrinsics: tuple[bytes, ...]
+    diff: tuple[tuple[bytes, bytes | None], ...]
+    note: str = ""
+
+
+_ENCODER = msgspec.msgpack.Encoder()
+_DECODER = msgspec.msgpack.Decoder(Record)
+
+
+def frame(payload: bytes) -> bytes:
+    """Return a payload with its head and digest."""
+    length = len(payload).to_bytes(4, "little")
+    return length + zlib.crc32(length).to_bytes(4, "little") + payload + _digest(payload)
+
+
+def _digest(payload: bytes | memoryview) -> bytes:
+    return blake2b(payload, digest_size=_DIGEST_BYTES).digest()
+
+
+class Journal:
+    """An open, locked state file, positioned after its last whole record."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._descriptor = _open_locked(path)
+        self._end = 0
+
+    def close(self) -> None:
+        """Release the file."""
+        os.close(self._descriptor)
+
+    def load(self) -> Iterator[tuple[Block, Record]]:
+        """Yield the stored blocks in order and leave the file ready for appending; raises STATE_CORRUPT."""
+        with open(self._descriptor, "rb", closefd=False) as stream:
+            stream.seek(0)
+            data = stream.read()
+        self._end = 0
+        if len(data) < len(MAGIC) and MAGIC.startswith(data):
+            self._truncate()
+            return
+        if not data.startswith(MAGIC):
+            raise self._corrupt("it does not start as a devnet state file")
+        self._end = len(MAGIC)
+        parent = bytes(32)
+        number = 0
+        for payload, end in self._payloads(memoryview(data)):
+            block, record = self._read(payload, number, parent)
+            yield block, record
+            self._end = end
+            parent, number = block.hash, number + 1
+        self._truncate()
+
+    def _payloads(self, data: memoryview) -> Iterator[tuple[memoryview, int]]:
+        position = len(MAGIC)
+        while position < len(data):
+            head = bytes(data[position : position + _HEAD_BYTES])
+            if len(head) < _HEAD_BYTES or not any(data[position:]):
+                return
+            length = int.from_bytes(head[:4], "little")
+            if zlib.crc32(head[:4]) != int.from_bytes(head[4:], "little"):
+                raise self._corrupt(f"the record head at byte {position} is damaged")
+            start = position + _HEAD_BYTES
+            end = start + length + _DIGEST_BYTES
+            if end > len(data):
+                return
+            payload = data[start : start + length]
+            if _digest(payload) != data[start + length : end]:
+                raise self._corrupt(f"the record at byte {position} is damaged")
+            yield payload, end
+            position = end
+
+    def _read(self, payload: memoryview, number: int, parent: bytes) -> tuple[Block, Record]:
+        try:
+            record = _DECODER.decode(payload)
+        except msgspec.MsgspecError as error:
+            raise self._corrupt(f"the record of block {number} does not decode: {error}") from error
+        block = Block(record.header, record.extrinsics)
+        if block.number != number or record.header.parent_hash != parent:
+            raise self._corrupt(f"block {number} does not follow the block before it")
+        return block, record
+
+    def append(self, block: Block, diff: Diff, note: str = "") -> None:
+        """Write a block; raises STATE_UNWRITABLE and leaves no partial record behind."""
+        record = Record(block.header, block.extrinsics, tuple(diff.items()), note)
+        data = frame(_ENCODER.encode(record))
+        if self._end == 0:
+            data = MAGIC + data
+        try:
+            written = 0
+            while written < len(data):
+                written += os.pwrite(self._descriptor, data[written:], self._end + written)
+        except OSError as error:
+            self._truncate()
+            raise _unwritable(self.path, error) from error
+        self._end += len(data)
+
+    def _truncate(self) -> None:
+        os.ftruncate(self._descriptor, self._end)
+
+    def _corrupt(self, detail: str) -> HostError:
+        return HostError(
+            "STATE_CORRUPT",
+            f"the state file {self.path} cannot be used: {detail}.",
+            hint="restore the file from a copy, or start a new chain in another file",
+        )
+
+
+def _open_locked(path: Path) -> int:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise _unwritable(path, error) from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(descriptor)
+        raise HostError(
+            "STATE_IN_USE",
+            f"the state file {path} is used by another process.",
+            hint="stop the other devnet or give this one its own --state file",
+        ) from error
+    return descriptor
+
+
+def _unwritable(path: Path, error: OSError) -> HostError:
+    return HostError(
+        "STATE_UNWRITABLE",
+        f"cannot write the state file {path}: {error.strerror}.",
+        hint="choose a folder this user can write to, on a disk with free space",
+    )

@@ -1,0 +1,61 @@
+"""System: accounts, nonces, remarks and the per-block counters.
+
+Invariants
+1. An account record exists for every account that holds a balance or has a nonce.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from chain.devnet.context import Context, call
+from chain.devnet.scale import Reader, blake2_256, to_hex
+from chain.devnet.storage import Session, StorageView
+
+BLOCK_HASH_COUNT = 4096
+
+
+def account(state: StorageView, who: bytes) -> dict[str, Any]:
+    """Return the account record (`nonce`, `data.free` in rao, ...); a missing one is all zero."""
+    record: dict[str, Any] = state.get("System", "Account", who)
+    return record
+
+
+def put_account(state: Session, who: bytes, record: dict[str, Any]) -> None:
+    """Store an account record."""
+    state.put("System", "Account", who, value=record)
+
+
+def nonce(state: StorageView, who: bytes) -> int:
+    """Return the number of extrinsics of this account that were included."""
+    return int(account(state, who)["nonce"])
+
+
+def bump_nonce(state: Session, who: bytes) -> None:
+    """Count one more included extrinsic."""
+    record = account(state, who)
+    record["nonce"] += 1
+    put_account(state, who, record)
+
+
+def start_block(context: Context, parent_hash: bytes) -> None:
+    """Write the block's number and its parent's hash."""
+    state = context.state
+    state.put("System", "Number", value=context.block)
+    state.put("System", "ParentHash", value=to_hex(parent_hash))
+    state.put("System", "BlockHash", context.block - 1, value=to_hex(parent_hash))
+    if context.block > BLOCK_HASH_COUNT:
+        state.delete("System", "BlockHash", context.block - 1 - BLOCK_HASH_COUNT)
+
+
+@call("System", "remark")
+def remark(_context: Context, _signer: bytes, arguments: Reader) -> None:
+    """Carry bytes in the block and do nothing."""
+    arguments.byte_vector()
+
+
+@call("System", "remark_with_event")
+def remark_with_event(context: Context, signer: bytes, arguments: Reader) -> None:
+    """Carry bytes in the block and announce their hash."""
+    data = arguments.byte_vector()
+    context.emit("System", "Remarked", {"sender": signer, "hash": to_hex(blake2_256(data))})

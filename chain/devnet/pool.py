@@ -1,0 +1,98 @@
+"""The pool of extrinsics that wait for a block.
+
+Invariants
+1. An account's extrinsics leave in nonce order; those after a gap wait until the gap is filled.
+2. For one account and nonce only the extrinsic with the highest tip stays.
+3. The pool is memory only: a restart loses it, as the protocol allows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from chain.devnet.extrinsics import Extrinsic
+from chain.devnet.faults import POOL_ALREADY_IMPORTED, POOL_DROPPED, POOL_LOW_PRIORITY, PoolError
+
+NonceOf = Callable[[bytes], int]
+
+
+class Pool:
+    """Waiting extrinsics by account and nonce; `limit` bounds their number."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._by_account: dict[bytes, dict[int, Extrinsic]] = {}
+        self._hashes: set[bytes] = set()
+        self._deaths: dict[bytes, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._hashes)
+
+    def __iter__(self) -> Iterator[Extrinsic]:
+        for waiting in self._by_account.values():
+            yield from waiting.values()
+
+    def check(self, extrinsic: Extrinsic) -> Extrinsic | None:
+        """Raise `PoolError` if `extrinsic` cannot enter; return the one it would replace."""
+        if extrinsic.hash in self._hashes:
+            raise PoolError(POOL_ALREADY_IMPORTED, "Transaction Already Imported", extrinsic.hash.hex())
+        rival = self._by_account.get(extrinsic.signer, {}).get(extrinsic.nonce)
+        if rival is not None and rival.tip >= extrinsic.tip:
+            raise PoolError(
+                POOL_LOW_PRIORITY,
+                f"Priority is too low: ({rival.tip} vs {extrinsic.tip})",
+                "The transaction has too low priority to replace another transaction already in the pool.",
+            )
+        if rival is None and len(self._hashes) >= self._limit:
+            raise PoolError(POOL_DROPPED, "Immediately Dropped", "The transaction couldn't enter the pool: it is full.")
+        return rival
+
+    def add(self, extrinsic: Extrinsic, death: int | None) -> None:
+        """Take a checked extrinsic; from block `death` on it is too old."""
+        waiting = self._by_account.setdefault(extrinsic.signer, {})
+        rival = waiting.pop(extrinsic.nonce, None)
+        if rival is not None:
+            self._forget(rival)
+        waiting[extrinsic.nonce] = extrinsic
+        self._hashes.add(extrinsic.hash)
+        if death is not None:
+            self._deaths[extrinsic.hash] = death
+
+    def remove(self, extrinsic: Extrinsic) -> None:
+        """Forget an extrinsic that was included or became invalid."""
+        waiting = self._by_account.get(extrinsic.signer, {})
+        if waiting.get(extrinsic.nonce) is extrinsic:
+            del waiting[extrinsic.nonce]
+            self._forget(extrinsic)
+            if not waiting:
+                del self._by_account[extrinsic.signer]
+
+    def expire(self, block: int) -> list[Extrinsic]:
+        """Remove and return the extrinsics that are too old for `block`."""
+        if not self._deaths:
+            return []
+        old = [extrinsic for extrinsic in self if self._deaths.get(extrinsic.hash, block + 1) <= block]
+        for extrinsic in old:
+            self.remove(extrinsic)
+        return old
+
+    def _forget(self, extrinsic: Extrinsic) -> None:
+        self._hashes.discard(extrinsic.hash)
+        self._deaths.pop(extrinsic.hash, None)
+
+    def next_nonce(self, account: bytes, stored: int) -> int:
+        """Return the first nonce not taken, given the account's stored one."""
+        waiting = self._by_account.get(account, {})
+        while stored in waiting:
+            stored += 1
+        return stored
+
+    def ready(self, nonce_of: NonceOf) -> list[Extrinsic]:
+        """Return the extrinsics that can be included now, each account's in nonce order."""
+        found: list[Extrinsic] = []
+        for account, waiting in self._by_account.items():
+            nonce = nonce_of(account)
+            while nonce in waiting:
+                found.append(waiting[nonce])
+                nonce += 1
+        return found

@@ -1,0 +1,187 @@
+"""The node: chain, subscriptions and the websocket server in one event loop.
+
+Invariants
+1. One event loop owns the chain; no lock is needed and no request sees a half-built block.
+2. Answers and notifications of one connection leave in the order they were made.
+3. A slow or dead client never holds up the chain: its queue is bounded and its connection is dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import json
+import socket
+from types import TracebackType
+from typing import Any, Self
+
+from websockets.asyncio.server import Server, ServerConnection, serve
+from websockets.exceptions import ConnectionClosed
+
+from chain.devnet import rpc, rpc_author, rpc_chain, rpc_dev, rpc_state
+from chain.devnet.block import Block
+from chain.devnet.chain import Chain
+from chain.devnet.config import DevnetConfig
+from chain.devnet.startup import open_chain
+from chain.devnet.subscriptions import Hub
+from config.errors import HostError
+
+# Imported for the methods they register; naming them keeps the imports honest.
+RPC_MODULES = (rpc_author, rpc_chain, rpc_dev, rpc_state)
+_QUEUE_LIMIT = 10_000
+_MESSAGE_LIMIT = 2**28
+
+
+class Devnet:
+    """A running node: `async with Devnet(config) as node: ... node.url`."""
+
+    def __init__(self, config: DevnetConfig) -> None:
+        self.config = config
+        self.hub = Hub()
+        self.chain: Chain
+        self._close_state = contextlib.ExitStack()
+        self._server: Server | None = None
+        self._timer: asyncio.Task[None] | None = None
+        self._port = 0
+
+    @property
+    def url(self) -> str:
+        """The websocket address."""
+        host = f"[{self.config.host}]" if ":" in self.config.host else self.config.host
+        return f"ws://{host}:{self._port}"
+
+    @property
+    def port(self) -> int:
+        """The port that is listened on."""
+        return self._port
+
+    def produce_block(self) -> Block:
+        """Make one block now."""
+        return self.chain.build()
+
+    async def start(self) -> None:
+        """Open the state, listen and start the timer; raises `HostError` or `ConfigurationError`."""
+        self.chain = self._close_state.enter_context(open_chain(self.config))
+        self.chain.observer = self.hub
+        try:
+            self._server = await serve(
+                self._connection,
+                self.config.host,
+                self.config.port,
+                max_size=_MESSAGE_LIMIT,
+                compression=None,
+                ping_interval=None,
+            )
+        except OSError as error:
+            self._close_state.close()
+            raise _listen_error(error, self.config) from error
+        self._port = next(iter(self._server.sockets)).getsockname()[1]
+        if self.config.timed:
+            self._timer = asyncio.create_task(self._tick())
+
+    async def stop(self) -> None:
+        """Stop the timer, close connections and release the state file."""
+        if self._timer is not None:
+            self._timer.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._timer
+        if self._server is not None:
+            self._server.close()
+            await self._server.wait_closed()
+        self._close_state.close()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    async def wait(self) -> None:
+        """Return when the server or the timer ended; raises what the timer raised."""
+        waits: list[asyncio.Future[Any] | asyncio.Task[Any]] = []
+        if self._server is not None:
+            waits.append(asyncio.ensure_future(self._server.wait_closed()))
+        if self._timer is not None:
+            waits.append(self._timer)
+        done, pending = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        for task in pending:
+            task.cancel()
+        for task in done:
+            task.result()
+
+    async def _tick(self) -> None:
+        loop = asyncio.get_running_loop()
+        due = loop.time()
+        while True:
+            # A late block does not make the next ones hurry beyond the schedule.
+            due = max(due + self.config.block_time, loop.time())
+            await asyncio.sleep(due - loop.time())
+            self.chain.build()
+
+    async def _connection(self, connection: ServerConnection) -> None:
+        queue: asyncio.Queue[str] = asyncio.Queue(_QUEUE_LIMIT)
+        late: list[str] = []
+
+        def send(message: dict[str, Any]) -> None:
+            late.append(json.dumps(message))
+            flush()
+
+        def flush() -> None:
+            if answering:
+                return
+            try:
+                for text in late:
+                    queue.put_nowait(text)
+            except asyncio.QueueFull:
+                connection.transport.abort()
+            late.clear()
+
+        answering = False
+        writer = asyncio.create_task(_write(connection, queue))
+        try:
+            async for message in connection:
+                # Notifications made while answering wait until the answer, which names their subscription, is queued.
+                answering = True
+                reply = json.dumps(rpc.answer(self, message, send, dev=self.config.dev_rpc))
+                answering = False
+                late.insert(0, reply)
+                flush()
+                if self.config.instant and len(self.chain.pool):
+                    self.chain.build()
+        except ConnectionClosed:
+            pass
+        finally:
+            self.hub.drop(send)
+            writer.cancel()
+
+
+async def _write(connection: ServerConnection, queue: asyncio.Queue[str]) -> None:
+    with contextlib.suppress(ConnectionClosed):
+        while True:
+            await connection.send(await queue.get())
+
+
+def _listen_error(error: OSError, config: DevnetConfig) -> HostError:
+    if error.errno == errno.EADDRINUSE:
+        return HostError(
+            "PORT_IN_USE",
+            f"port {config.port} on {config.host} is in use.",
+            hint="stop the other process or choose another port with --port",
+        )
+    reason = error.strerror if not isinstance(error, socket.gaierror) else str(error)
+    return HostError("PORT_UNUSABLE", f"cannot listen on {config.host}:{config.port}: {reason}.")
+
+
+async def serve_devnet(config: DevnetConfig) -> None:
+    """Run a node until it is cancelled."""
+    async with Devnet(config) as node:
+        await node.wait()
+
+
+def run(config: DevnetConfig) -> None:
+    """Run a node until the process is interrupted; raises `HostError` or `ConfigurationError`."""
+    asyncio.run(serve_devnet(config))

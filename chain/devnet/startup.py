@@ -1,0 +1,64 @@
+"""From settings to a chain: a fresh one, or the one in the state file.
+
+Invariants
+1. A stored chain keeps its genesis. Settings that name a different genesis document are refused.
+2. The genesis block is stored before the node listens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from chain.devnet.block import Block, seal_block
+from chain.devnet.chain import Chain, wall_clock_ms
+from chain.devnet.codec import codec
+from chain.devnet.config import DevnetConfig
+from chain.devnet.genesis import write_genesis
+from chain.devnet.genesis_document import Genesis
+from chain.devnet.history import History
+from chain.devnet.journal import Journal
+from chain.devnet.storage import Session
+from config.errors import HostError
+
+
+@contextmanager
+def open_chain(config: DevnetConfig) -> Iterator[Chain]:
+    """Yield the chain of these settings; raises `HostError` or `ConfigurationError`."""
+    journal = Journal(config.state) if config.state is not None else None
+    try:
+        history = History(config.keep_state)
+        blocks = _load(journal, history, config.genesis) if journal is not None else []
+        if not blocks:
+            blocks = [_create(journal, history, config.genesis or Genesis())]
+        yield Chain(
+            history, blocks, finality_lag=config.finality_lag, pool_limit=config.pool_limit, sink=journal
+        )
+    finally:
+        if journal is not None:
+            journal.close()
+
+
+def _load(journal: Journal, history: History, wanted: Genesis | None) -> list[Block]:
+    blocks: list[Block] = []
+    for block, record in journal.load():
+        if block.number == 0 and wanted is not None and record.note != wanted.digest():
+            raise HostError(
+                "STATE_FOREIGN_GENESIS",
+                f"the state file {journal.path} holds a chain with another genesis.",
+                hint="start without genesis options to continue that chain, or name another --state file",
+            )
+        history.commit(block.number, dict(record.diff))
+        blocks.append(block)
+    return blocks
+
+
+def _create(journal: Journal | None, history: History, genesis: Genesis) -> Block:
+    state = Session(codec(), history, 0)
+    write_genesis(state, genesis, wall_clock_ms())
+    diff = state.diff()
+    block = seal_block(None, (), diff, 0)
+    if journal is not None:
+        journal.append(block, diff, genesis.digest())
+    history.commit(0, diff)
+    return block
