@@ -80,7 +80,7 @@ class Environment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class CallCheck(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """The check of one call. Digests are the first 16 hex characters of a SHA-256 over the raw bytes."""
+    """The check of one call. Digests are 64-bit fingerprints of the raw bytes, keyed from the seed, in hex."""
 
     input_digest: ShortDigest
     output_digest: ShortDigest  # at return

@@ -38,6 +38,7 @@ _CANDIDATE: dict[str, tuple[str, str]] = {
     "forbidden_call": ("FORBIDDEN_CALL", "the process made a system call that the sandbox forbids"),
     "load_failed": ("LOAD_FAILED", "the entry point could not be imported"),
     "prepare_failed": ("PREPARE_FAILED", "`prepare` failed"),
+    "never_routed": ("NEVER_ROUTED", "no variant of the bundle matches the workload"),
     "not_executed": ("NOT_EXECUTED", "the outputs do not depend on the inputs as the slot requires"),
 }
 _ANY_ROLE: dict[str, tuple[str, str]] = {

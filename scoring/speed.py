@@ -134,7 +134,7 @@ class SequentialTest:
         return self._compute_bounds()[1]
 
     def _decide(self) -> Decision:
-        if self.launches >= self._launches_min:
+        if self.launches >= self._launches_min and self.launches % self._betting.look_every == 0:
             if self._proves(self._goal_ppm, 1.0):
                 return Decision.PASS
             if self._proves(self._goal_ppm, -1.0):
