@@ -2,7 +2,8 @@
 
 Invariants
 1. A block is written to the journal, then becomes visible, then is announced; in that order.
-2. The finalized block trails the head by the finality lag, never moves back, and is announced block by block.
+2. The finalized block trails the head by the finality lag, never moves back (a restart with a longer lag waits),
+   and is announced block by block.
 3. Timestamps rise strictly from block to block, across restarts too.
 """
 
@@ -16,7 +17,7 @@ from chain.devnet.block import Block, seal_block
 from chain.devnet.codec import Codec, codec
 from chain.devnet.executive import Change, execute
 from chain.devnet.extrinsics import Extrinsic, decode_extrinsic, signature_holds
-from chain.devnet.faults import UNDECODABLE_EXTRINSIC, Invalidity, InvalidTransaction, PoolError
+from chain.devnet.faults import UNDECODABLE_EXTRINSIC, Invalidity, InvalidTransactionError, PoolError
 from chain.devnet.history import Diff, History
 from chain.devnet.pallets import system
 from chain.devnet.pool import Pool
@@ -27,8 +28,8 @@ from chain.devnet.storage import Session, StorageView
 class Sink(Protocol):
     """Where sealed blocks become durable."""
 
-    def append(self, block: Block, diff: Diff) -> None:
-        """Write a block; returning means it survives this process."""
+    def append(self, block: Block, diff: Diff, finalized: int) -> None:
+        """Write a block and the number of the newest final one; returning means both survive this process."""
 
 
 class Observer(Protocol):
@@ -60,6 +61,7 @@ class Chain:
         history: History,
         blocks: list[Block],
         *,
+        finalized: int = 0,
         finality_lag: int = 0,
         pool_limit: int = 8_192,
         sink: Sink | None = None,
@@ -72,6 +74,7 @@ class Chain:
         self.observer: Observer | None = None
         self._by_hash = {block.hash: block for block in blocks}
         self._lag = finality_lag
+        self._finalized = max(finalized, len(blocks) - 1 - finality_lag)
         self._sink = sink
         self._clock = clock
         self._slot_ms = int(self.codec.constant("Aura", "SlotDuration"))
@@ -89,7 +92,7 @@ class Chain:
     @property
     def finalized(self) -> Block:
         """The newest final block."""
-        return self.blocks[max(0, len(self.blocks) - 1 - self._lag)]
+        return self.blocks[self._finalized]
 
     def block_by_hash(self, block_hash: bytes) -> Block | None:
         """Return a block, or None."""
@@ -117,16 +120,21 @@ class Chain:
         return extrinsic
 
     def _validate(self, extrinsic: Extrinsic) -> int | None:
-        """Raise `InvalidTransaction`, or return the first block in which the extrinsic is too old."""
+        """Raise `InvalidTransactionError`, or return the first block in which the extrinsic is too old."""
         number = self.head.number + 1
         era_block = extrinsic.era.birth(number)
         if era_block >= number:
-            raise InvalidTransaction(Invalidity.ANCIENT_BIRTH_BLOCK)
+            raise InvalidTransactionError(Invalidity.ANCIENT_BIRTH_BLOCK)
         if not signature_holds(extrinsic, self.genesis_hash, self.blocks[era_block].hash):
-            raise InvalidTransaction(Invalidity.BAD_PROOF)
+            raise InvalidTransactionError(Invalidity.BAD_PROOF)
         if extrinsic.nonce < system.nonce(self.view(), extrinsic.signer):
-            raise InvalidTransaction(Invalidity.STALE)
+            raise InvalidTransactionError(Invalidity.STALE)
         return extrinsic.era.death(number)
+
+    def has_ready(self) -> bool:
+        """Say whether a block made now would carry a signed extrinsic."""
+        view = self.view()
+        return bool(len(self.pool)) and bool(self.pool.ready(lambda who: system.nonce(view, who)))
 
     def build(self, change: Change | None = None) -> Block:
         """Make, store and announce the next block; what `change` raises leaves the chain as it was."""
@@ -144,8 +152,9 @@ class Chain:
         return block
 
     def _accept(self, block: Block, diff: Diff) -> None:
+        finalized = max(self._finalized, block.number - self._lag)
         if self._sink is not None:
-            self._sink.append(block, diff)
+            self._sink.append(block, diff, finalized)
         self.history.commit(block.number, diff)
         self.blocks.append(block)
         self._by_hash[block.hash] = block
@@ -153,11 +162,13 @@ class Chain:
     def _announce(self, block: Block, included: tuple[Extrinsic, ...], dropped: tuple[Extrinsic, ...]) -> None:
         observer = self.observer
         if observer is None:
+            self._finalized = max(self._finalized, block.number - self._lag)
             return
         for extrinsic in dropped:
             observer.on_dropped(extrinsic, "invalid")
         for extrinsic in included:
             observer.on_included(extrinsic, block)
         observer.on_block(block)
-        if block.number >= self._lag:
+        while self._finalized < block.number - self._lag:
+            self._finalized += 1
             observer.on_finalized(self.finalized)

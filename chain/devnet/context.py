@@ -3,6 +3,7 @@
 Invariants
 1. Handlers register themselves by pallet and call name; a call without handler fails with `System.CallFiltered`.
 2. Events keep their order and carry the phase in which they were emitted.
+3. Calls nest at most `_NESTING_LIMIT` deep.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from chain.devnet.faults import DispatchError
-from chain.devnet.scale import Reader
+from chain.devnet.scale import Reader, ScaleError
 from chain.devnet.storage import Session
 
 Phase = str | dict[str, int]
@@ -32,6 +33,7 @@ class Context:
         self.block = state.block
         self.phase: Phase = INITIALIZATION
         self.events: list[dict[str, Any]] = []
+        self.depth = 0
 
     def emit(self, pallet: str, event: str, fields: Any = None) -> None:
         """Deposit an event; `fields` is a dict for named fields, a tuple for unnamed ones, None for none."""
@@ -47,6 +49,7 @@ class Context:
         del self.events[mark:]
 
 
+_NESTING_LIMIT = 32
 Handler = Callable[[Context, bytes, Reader], None]
 _HANDLERS: dict[tuple[str, str], Handler] = {}
 _FREE: set[tuple[str, str]] = set()
@@ -72,12 +75,15 @@ def is_free(pallet: str, function: str) -> bool:
 def dispatch(context: Context, signer: bytes, name: tuple[str, str], arguments: Reader) -> None:
     """Run one call; its writes and events vanish when it raises `DispatchError`."""
     handler = _HANDLERS.get(name)
-    if handler is None:
+    if handler is None or context.depth >= _NESTING_LIMIT:
         raise DispatchError("System", "CallFiltered")
     mark = context.mark()
+    context.depth += 1
     try:
         with context.state.transaction():
             handler(context, signer, arguments)
-    except DispatchError:
+    except (DispatchError, ScaleError):
         context.rewind(mark)
         raise
+    finally:
+        context.depth -= 1

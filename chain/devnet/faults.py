@@ -2,7 +2,7 @@
 
 Invariants
 1. A `DispatchError` fails one call: it is included in a block and undone.
-2. An `InvalidTransaction` or `PoolError` refuses an extrinsic at the door, or drops it before inclusion.
+2. An `InvalidTransactionError` or `PoolError` refuses an extrinsic at the door, or drops it before inclusion.
 3. An `RpcError` becomes the `error` object of one JSON-RPC answer; it never ends a connection.
 """
 
@@ -32,13 +32,6 @@ class DispatchError(Exception):
         self.name = name
 
 
-class BadOrigin(DispatchError):
-    """A call made by someone who may not make it."""
-
-    def __init__(self) -> None:
-        super().__init__("", "BadOrigin")
-
-
 class RpcError(Exception):
     """One JSON-RPC error answer."""
 
@@ -64,7 +57,7 @@ class Invalidity(StrEnum):
     CALL = "Transaction call is not expected"
 
 
-class InvalidTransaction(PoolError):
+class InvalidTransactionError(PoolError):
     """A transaction that cannot be included as it is."""
 
     def __init__(self, reason: Invalidity) -> None:

@@ -3,7 +3,8 @@
 Invariants
 1. Only changes are kept: a key holds an ascending list of block numbers and the value written in each.
 2. Reads name a block; a read below the pruning floor raises `StateDiscardedError`, never answers wrongly.
-3. Blocks are committed in order without gaps. `rollback` undoes the newest block, which leaves room for forks.
+3. Blocks are committed in order without gaps. A key's versions belong to the one chain there is; a fork would keep
+   its own diffs on top of a `History` until it becomes that chain.
 """
 
 from __future__ import annotations
@@ -46,20 +47,6 @@ class History:
         if self._keep:
             self._changed.append((block, tuple(diff)))
             self._prune()
-
-    def rollback(self) -> int:
-        """Undo the newest block and return the new head."""
-        block = self.head
-        for key, (blocks, values) in list(self._versions.items()):
-            if blocks[-1] == block:
-                blocks.pop()
-                values.pop()
-                if not blocks:
-                    self._forget(key)
-        if self._changed and self._changed[-1][0] == block:
-            self._changed.pop()
-        self.head = block - 1
-        return self.head
 
     def latest(self, key: bytes) -> bytes | None:
         """Return the newest value of a key."""

@@ -21,6 +21,7 @@ import zlib
 from collections.abc import Iterator
 from hashlib import blake2b
 from pathlib import Path
+from typing import BinaryIO
 
 import msgspec
 
@@ -34,11 +35,15 @@ _DIGEST_BYTES = 8
 
 
 class Record(msgspec.Struct, frozen=True, array_like=True):
-    """One block as it is stored. Changes are (key, value) pairs; an absent value is a deletion."""
+    """One block as it is stored. Changes are (key, value) pairs; an absent value is a deletion.
+
+    `finalized` is the newest final block once this one is the head; `note` names the genesis document in block 0.
+    """
 
     header: Header
     extrinsics: tuple[bytes, ...]
     diff: tuple[tuple[bytes, bytes | None], ...]
+    finalized: int
     note: str = ""
 
 
@@ -52,7 +57,7 @@ def frame(payload: bytes) -> bytes:
     return length + zlib.crc32(length).to_bytes(4, "little") + payload + _digest(payload)
 
 
-def _digest(payload: bytes | memoryview) -> bytes:
+def _digest(payload: bytes) -> bytes:
     return blake2b(payload, digest_size=_DIGEST_BYTES).digest()
 
 
@@ -71,44 +76,44 @@ class Journal:
     def load(self) -> Iterator[tuple[Block, Record]]:
         """Yield the stored blocks in order and leave the file ready for appending; raises STATE_CORRUPT."""
         with open(self._descriptor, "rb", closefd=False) as stream:
+            size = stream.seek(0, os.SEEK_END)
             stream.seek(0)
-            data = stream.read()
-        self._end = 0
-        if len(data) < len(MAGIC) and MAGIC.startswith(data):
-            self._truncate()
-            return
-        if not data.startswith(MAGIC):
-            raise self._corrupt("it does not start as a devnet state file")
-        self._end = len(MAGIC)
-        parent = bytes(32)
-        number = 0
-        for payload, end in self._payloads(memoryview(data)):
-            block, record = self._read(payload, number, parent)
-            yield block, record
-            self._end = end
-            parent, number = block.hash, number + 1
+            start = stream.read(len(MAGIC))
+            self._end = len(start) if start == MAGIC else 0
+            if not start or not MAGIC.startswith(start):
+                if size:
+                    raise self._corrupt("it does not start as a devnet state file")
+                return
+            parent, number = bytes(32), 0
+            for payload, end in self._payloads(stream, size):
+                block, record = self._read(payload, number, parent)
+                yield block, record
+                self._end = end
+                parent, number = block.hash, number + 1
+        if number == 0:
+            self._end = 0
         self._truncate()
 
-    def _payloads(self, data: memoryview) -> Iterator[tuple[memoryview, int]]:
+    def _payloads(self, stream: BinaryIO, size: int) -> Iterator[tuple[bytes, int]]:
+        """Yield whole payloads and the offsets after them, up to a torn or zero-filled end."""
         position = len(MAGIC)
-        while position < len(data):
-            head = bytes(data[position : position + _HEAD_BYTES])
-            if len(head) < _HEAD_BYTES or not any(data[position:]):
+        while size - position >= _HEAD_BYTES:
+            head = stream.read(_HEAD_BYTES)
+            if not any(head) and not any(stream.read()):
                 return
             length = int.from_bytes(head[:4], "little")
             if zlib.crc32(head[:4]) != int.from_bytes(head[4:], "little"):
                 raise self._corrupt(f"the record head at byte {position} is damaged")
-            start = position + _HEAD_BYTES
-            end = start + length + _DIGEST_BYTES
-            if end > len(data):
+            end = position + _HEAD_BYTES + length + _DIGEST_BYTES
+            if end > size:
                 return
-            payload = data[start : start + length]
-            if _digest(payload) != data[start + length : end]:
+            payload = stream.read(length)
+            if _digest(payload) != stream.read(_DIGEST_BYTES):
                 raise self._corrupt(f"the record at byte {position} is damaged")
             yield payload, end
             position = end
 
-    def _read(self, payload: memoryview, number: int, parent: bytes) -> tuple[Block, Record]:
+    def _read(self, payload: bytes, number: int, parent: bytes) -> tuple[Block, Record]:
         try:
             record = _DECODER.decode(payload)
         except msgspec.MsgspecError as error:
@@ -118,9 +123,9 @@ class Journal:
             raise self._corrupt(f"block {number} does not follow the block before it")
         return block, record
 
-    def append(self, block: Block, diff: Diff, note: str = "") -> None:
+    def append(self, block: Block, diff: Diff, finalized: int, note: str = "") -> None:
         """Write a block; raises STATE_UNWRITABLE and leaves no partial record behind."""
-        record = Record(block.header, block.extrinsics, tuple(diff.items()), note)
+        record = Record(block.header, block.extrinsics, tuple(diff.items()), finalized, note)
         data = frame(_ENCODER.encode(record))
         if self._end == 0:
             data = MAGIC + data

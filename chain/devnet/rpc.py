@@ -17,6 +17,7 @@ from chain.devnet.faults import RpcError
 from chain.devnet.history import StateDiscardedError
 from chain.devnet.scale import ScaleError
 from chain.devnet.subscriptions import Hub, Send
+from config.errors import CacheonError
 
 
 class Node(Protocol):
@@ -24,6 +25,9 @@ class Node(Protocol):
 
     chain: Chain
     hub: Hub
+
+    def fail(self, error: CacheonError) -> None:
+        """Hear that a block could not be made durable."""
 
 
 class Call:
@@ -102,6 +106,9 @@ def _answer_one(node: Node, request: Any, send: Send, *, dev: bool) -> dict[str,
         return {"jsonrpc": "2.0", "id": identity, "result": function(Call(node, params or [], send))}
     except RpcError as error:
         return _error(identity, error)
+    except CacheonError as error:
+        node.fail(error)
+        return _error(identity, RpcError(faults.SERVER_ERROR, str(error)))
     except StateDiscardedError as error:
         discarded = RpcError(4003, f"Client error: UnknownBlock: State already discarded for {error}")
         return _error(identity, discarded)

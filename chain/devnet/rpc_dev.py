@@ -10,13 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from chain.devnet import faults
 from chain.devnet.codec import account_id
 from chain.devnet.context import Context
 from chain.devnet.faults import DispatchError, RpcError
+from chain.devnet.genesis import write_subnet
+from chain.devnet.genesis_document import SubnetSpec
 from chain.devnet.pallets import balances, registration, subtensor
 from chain.devnet.rpc import Call, method
 from chain.devnet.scale import from_hex
+from config.errors import ConfigurationError
 
 _BLOCKS_AT_ONCE = 10_000
 
@@ -79,6 +84,19 @@ def set_balance(call: Call) -> str:
     """Set a free balance in rao: `[address, rao]`."""
     account, rao = account_id(call.text(0)), call.number(1)
     return _change(call, lambda context: balances.set_free(context.state, account, rao))
+
+
+@method("dev_addSubnet")
+def add_subnet(call: Call) -> str:
+    """Add a subnet from the document a genesis uses for one: `[document]`."""
+    try:
+        spec = msgspec.convert(call.get(0), SubnetSpec)
+    except msgspec.ValidationError as error:
+        raise RpcError(faults.INVALID_PARAMS, f"Invalid params: {error}") from error
+    try:
+        return call.chain.build(lambda context: write_subnet(context, spec)).hash_hex
+    except ConfigurationError as error:
+        raise RpcError(faults.SERVER_ERROR, f"refused: {error}") from error
 
 
 @method("dev_setStorage")

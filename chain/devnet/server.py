@@ -25,7 +25,7 @@ from chain.devnet.chain import Chain
 from chain.devnet.config import DevnetConfig
 from chain.devnet.startup import open_chain
 from chain.devnet.subscriptions import Hub
-from config.errors import HostError
+from config.errors import CacheonError, HostError
 
 # Imported for the methods they register; naming them keeps the imports honest.
 RPC_MODULES = (rpc_author, rpc_chain, rpc_dev, rpc_state)
@@ -44,6 +44,7 @@ class Devnet:
         self._server: Server | None = None
         self._timer: asyncio.Task[None] | None = None
         self._port = 0
+        self._failure: asyncio.Future[None]
 
     @property
     def url(self) -> str:
@@ -62,6 +63,7 @@ class Devnet:
 
     async def start(self) -> None:
         """Open the state, listen and start the timer; raises `HostError` or `ConfigurationError`."""
+        self._failure = asyncio.get_running_loop().create_future()
         self.chain = self._close_state.enter_context(open_chain(self.config))
         self.chain.observer = self.hub
         try:
@@ -84,11 +86,12 @@ class Devnet:
         """Stop the timer, close connections and release the state file."""
         if self._timer is not None:
             self._timer.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
+            with contextlib.suppress(asyncio.CancelledError, CacheonError):
                 await self._timer
         if self._server is not None:
             self._server.close()
             await self._server.wait_closed()
+        self._failure.cancel()
         self._close_state.close()
 
     async def __aenter__(self) -> Self:
@@ -100,18 +103,14 @@ class Devnet:
     ) -> None:
         await self.stop()
 
+    def fail(self, error: CacheonError) -> None:
+        """Remember why no further block can be made; `wait` raises it."""
+        if not self._failure.done():
+            self._failure.set_exception(error)
+
     async def wait(self) -> None:
-        """Return when the server or the timer ended; raises what the timer raised."""
-        waits: list[asyncio.Future[Any] | asyncio.Task[Any]] = []
-        if self._server is not None:
-            waits.append(asyncio.ensure_future(self._server.wait_closed()))
-        if self._timer is not None:
-            waits.append(self._timer)
-        done, pending = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        for task in pending:
-            task.cancel()
-        for task in done:
-            task.result()
+        """Wait for the node to fail and raise why; a healthy node waits for ever."""
+        await asyncio.shield(self._failure)
 
     async def _tick(self) -> None:
         loop = asyncio.get_running_loop()
@@ -120,7 +119,14 @@ class Devnet:
             # A late block does not make the next ones hurry beyond the schedule.
             due = max(due + self.config.block_time, loop.time())
             await asyncio.sleep(due - loop.time())
+            self._build()
+
+    def _build(self) -> None:
+        try:
             self.chain.build()
+        except CacheonError as error:
+            self.fail(error)
+            raise
 
     async def _connection(self, connection: ServerConnection) -> None:
         queue: asyncio.Queue[str] = asyncio.Queue(_QUEUE_LIMIT)
@@ -150,10 +156,10 @@ class Devnet:
                 answering = False
                 late.insert(0, reply)
                 flush()
-                if self.config.instant and len(self.chain.pool):
-                    self.chain.build()
-        except ConnectionClosed:
-            pass
+                if self.config.instant and self.chain.has_ready():
+                    self._build()
+        except (ConnectionClosed, CacheonError):
+            pass  # the client left, or the node failed and `wait` says why
         finally:
             self.hub.drop(send)
             writer.cancel()

@@ -28,19 +28,26 @@ def open_chain(config: DevnetConfig) -> Iterator[Chain]:
     journal = Journal(config.state) if config.state is not None else None
     try:
         history = History(config.keep_state)
-        blocks = _load(journal, history, config.genesis) if journal is not None else []
+        blocks, finalized = _load(journal, history, config.genesis) if journal is not None else ([], 0)
         if not blocks:
             blocks = [_create(journal, history, config.genesis or Genesis())]
         yield Chain(
-            history, blocks, finality_lag=config.finality_lag, pool_limit=config.pool_limit, sink=journal
+            history,
+            blocks,
+            finalized=finalized,
+            finality_lag=config.finality_lag,
+            pool_limit=config.pool_limit,
+            sink=journal,
         )
     finally:
         if journal is not None:
             journal.close()
 
 
-def _load(journal: Journal, history: History, wanted: Genesis | None) -> list[Block]:
+def _load(journal: Journal, history: History, wanted: Genesis | None) -> tuple[list[Block], int]:
+    """Return the stored blocks and the number of the newest final one; the history takes their changes."""
     blocks: list[Block] = []
+    finalized = 0
     for block, record in journal.load():
         if block.number == 0 and wanted is not None and record.note != wanted.digest():
             raise HostError(
@@ -50,7 +57,8 @@ def _load(journal: Journal, history: History, wanted: Genesis | None) -> list[Bl
             )
         history.commit(block.number, dict(record.diff))
         blocks.append(block)
-    return blocks
+        finalized = record.finalized
+    return blocks, finalized
 
 
 def _create(journal: Journal | None, history: History, genesis: Genesis) -> Block:
@@ -59,6 +67,6 @@ def _create(journal: Journal | None, history: History, genesis: Genesis) -> Bloc
     diff = state.diff()
     block = seal_block(None, (), diff, 0)
     if journal is not None:
-        journal.append(block, diff, genesis.digest())
+        journal.append(block, diff, 0, genesis.digest())
     history.commit(0, diff)
     return block

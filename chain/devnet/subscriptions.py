@@ -22,20 +22,18 @@ NEW_HEAD = "chain_newHead"
 ALL_HEAD = "chain_allHead"
 FINALIZED_HEAD = "chain_finalizedHead"
 RUNTIME_VERSION = "state_runtimeVersion"
-STORAGE = "state_storage"
 EXTRINSIC_UPDATE = "author_extrinsicUpdate"
 
 
 class Subscription:
     """One server-side subscription; `send` queues a message on its connection."""
 
-    __slots__ = ("identity", "keys", "method", "send")
+    __slots__ = ("identity", "method", "send")
 
-    def __init__(self, identity: str, method: str, send: Send, keys: tuple[bytes, ...] = ()) -> None:
+    def __init__(self, identity: str, method: str, send: Send) -> None:
         self.identity = identity
         self.method = method
         self.send = send
-        self.keys = keys
 
     def push(self, result: Any) -> None:
         """Queue one notification."""
@@ -52,9 +50,9 @@ class Hub:
         self._watched: dict[bytes, list[Subscription]] = {}
         self._unfinal: dict[bytes, list[Subscription]] = {}
 
-    def open(self, method: str, send: Send, keys: tuple[bytes, ...] = ()) -> Subscription:
+    def open(self, method: str, send: Send) -> Subscription:
         """Start a subscription whose notifications carry `method`."""
-        subscription = Subscription(f"devnet{next(self._numbers)}", method, send, keys)
+        subscription = Subscription(f"devnet{next(self._numbers)}", method, send)
         self._open[subscription.identity] = subscription
         return subscription
 

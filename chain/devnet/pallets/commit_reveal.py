@@ -153,4 +153,3 @@ def _open(state: StorageView, commit: WeightCommit) -> RevealedRow | None:
         return decode_row(unseal(commit.ciphertext, signature))
     except (BeaconError, ScaleError):
         return None
-

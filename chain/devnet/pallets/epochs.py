@@ -10,6 +10,7 @@ Invariants
 
 from __future__ import annotations
 
+from chain.devnet.codec import as_account
 from chain.devnet.context import Context, call
 from chain.devnet.pallets.commit_reveal import reveal_epoch
 from chain.devnet.pallets.subtensor import (
@@ -26,7 +27,6 @@ from chain.devnet.pallets.subtensor import (
     storage_index,
     subnet_exists,
 )
-from chain.devnet.codec import as_account
 from chain.devnet.scale import Reader
 from chain.devnet.storage import StorageView
 
@@ -92,7 +92,7 @@ def incentives(state: StorageView, netuid: int, mechanism: int) -> list[int]:
 
 @call(PALLET, "trigger_epoch", free=True)
 def trigger_epoch(context: Context, signer: bytes, arguments: Reader) -> None:
-    """Let the subnet's owner pull the next epoch to the next block."""
+    """Let the subnet's owner pull the next epoch forward, to the end of the admin freeze window."""
     netuid = arguments.unsigned(2)
     state = context.state
     if not subnet_exists(state, netuid):
@@ -101,6 +101,6 @@ def trigger_epoch(context: Context, signer: bytes, arguments: Reader) -> None:
         raise fail("NotSubnetOwner")
     if int(get(state, "PendingEpochAt", netuid)):
         raise fail("EpochTriggerAlreadyPending")
-    fires_at = context.block + 1
+    fires_at = context.block + max(int(get(state, "AdminFreezeWindow")), 1)
     put(state, "PendingEpochAt", netuid, value=fires_at)
     context.emit(PALLET, "EpochTriggered", {"netuid": netuid, "by": signer, "fires_at": fires_at})

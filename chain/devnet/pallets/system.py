@@ -12,8 +12,6 @@ from chain.devnet.context import Context, call
 from chain.devnet.scale import Reader, blake2_256, to_hex
 from chain.devnet.storage import Session, StorageView
 
-BLOCK_HASH_COUNT = 4096
-
 
 def account(state: StorageView, who: bytes) -> dict[str, Any]:
     """Return the account record (`nonce`, `data.free` in rao, ...); a missing one is all zero."""
@@ -43,9 +41,6 @@ def start_block(context: Context, parent_hash: bytes) -> None:
     state = context.state
     state.put("System", "Number", value=context.block)
     state.put("System", "ParentHash", value=to_hex(parent_hash))
-    state.put("System", "BlockHash", context.block - 1, value=to_hex(parent_hash))
-    if context.block > BLOCK_HASH_COUNT:
-        state.delete("System", "BlockHash", context.block - 1 - BLOCK_HASH_COUNT)
 
 
 @call("System", "remark")
