@@ -183,7 +183,7 @@ def devnet(
         typer.Option(
             "--block-time", metavar="SECONDS", min=0.0, help="Time between blocks; 0 = a block per extrinsic."
         ),
-    ] = 1.0,
+    ] = 0.25,
     finality_lag: Annotated[
         int, typer.Option("--finality-lag", metavar="N", min=0, help="Blocks between the best and the finalized head.")
     ] = 2,
@@ -201,6 +201,7 @@ def devnet(
     """Serve a local chain that the unmodified Bittensor SDK talks to (loopback only).
 
     Serves real subtensor metadata: signed extrinsics, timelocked commitments, commit-reveal weights, the metagraph.
+    Prints its URL once it listens.
     """
     from node.cli.actions.devnet import run
 

@@ -38,7 +38,10 @@ def report(error: CacheonError, command: str, *, as_json: bool) -> int:
     if as_json:
         write_raw(failure_line(command, error.to_document()))
     else:
-        talk_console().print(render(error.to_document()), soft_wrap=True)
+        console = talk_console()
+        console.print(render(error.to_document()), soft_wrap=True)
+        for finding in tuple(getattr(error, "findings", ()))[1:]:
+            console.print(render(finding), soft_wrap=True)
     return int(error.exit_code)
 
 

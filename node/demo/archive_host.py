@@ -35,11 +35,11 @@ class ArchiveHost:
         """Serve until the block is left. Raises `HostError` (PORT_IN_USE)."""
         application = web.Application()
         application.router.add_get("/{name}.tar.gz", self._get)
-        runner = web.AppRunner(application, access_log=None)
+        runner = web.AppRunner(application, access_log=None, shutdown_timeout=1.0)
         await runner.setup()
         try:
             try:
-                await web.TCPSite(runner, "127.0.0.1", port, shutdown_timeout=1.0).start()
+                await web.TCPSite(runner, "127.0.0.1", port).start()
             except OSError as error:
                 raise HostError(
                     "PORT_IN_USE", f"port {port} is in use", hint="start again; another port is chosen when it can be"

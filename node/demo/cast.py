@@ -23,6 +23,7 @@ class Player:
     expected: tuple[str, ...]
     wins: bool = False
     hosting: Hosting = Hosting.HONEST
+    follows: int | None = None  # number of the miner who must be on the chain before
     reveal_delay: int = 4  # blocks between commitment and reveal
 
     @property
@@ -40,7 +41,7 @@ CAST: tuple[Player, ...] = (
     Player(3, "silu_wrong", "numerically wrong", ("WRONG_OUTPUT",)),
     Player(4, "silu_late", "returns early, fills its output later", ("LATE_WRITE", "WRONG_OUTPUT")),
     # revealed after the original, so that chain order decides who was first
-    Player(5, "silu_copy", "a copy of miner 1's kernel", ("COPY",), reveal_delay=10),
+    Player(5, "silu_copy", "a copy of miner 1's kernel", ("COPY",), follows=1, reveal_delay=10),
     Player(
         6, "rmsnorm_fast", "its host never serves the promised bytes", ("BUNDLE_HASH_MISMATCH",), hosting=Hosting.BROKEN
     ),

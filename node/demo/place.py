@@ -88,7 +88,7 @@ class Place:
         """Create the folders. Raises `HostError` (STATE_UNWRITABLE)."""
         try:
             self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
-            for folder in (self.wallets, self.archives, self.logs):
+            for folder in (self.archives, self.logs):
                 folder.mkdir(mode=0o700, exist_ok=True)
         except OSError as error:
             raise HostError(

@@ -11,18 +11,19 @@ import ctypes
 import os
 import signal
 import sys
+from typing import NoReturn
 
 _PR_SET_PDEATHSIG = 1
 
 
-def main(arguments: list[str]) -> int:
-    """Tie this process to its parent, then become `PROGRAM`."""
+def main(arguments: list[str]) -> NoReturn:
+    """Tie this process to its parent, then become `PROGRAM`; exit with 1 when the parent is gone."""
     parent, program = int(arguments[0]), arguments[1:]
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0 or os.getppid() != parent:
-        return 1
+        sys.exit(1)
     os.execv(program[0], program)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main(sys.argv[1:])

@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
+from intake.package import PackagedBundle, package_bundle
 
 from config.errors import ConfigurationError
-from intake.content_hash import HashedFile, hash_tree
-from intake.package import PackagedBundle, package_bundle
+from intake.content_hash import hash_tree
+from node.cli.miner import bundle_folder
 from node.cli.output import Output, table
 
 if TYPE_CHECKING:
@@ -37,23 +38,16 @@ def run(bundle: str, out: str | None, *, as_json: bool) -> None:
     """Pack `bundle`. Raises `IntakeError` for what a validator would refuse, `ConfigurationError` for a bad folder."""
     output = Output("chain-package", as_json=as_json)
     folder = bundle_folder(bundle)
-    target = Path(out) if out else Path(f"{hash_tree(folder).hex}.tar.gz")
-    packed = package(folder, target)
+    packed = package(folder, Path(out) if out else Path(f"{hash_tree(folder).hex}.tar.gz"))
     result = Packaged(
-        str(packed.path.absolute()), packed.content_hash, packed.archive_sha256, packed.archive_bytes, _covered(packed.files)
+        archive=str(packed.path.absolute()),
+        content_hash=packed.content_hash,
+        archive_sha256=packed.archive_sha256,
+        archive_bytes=packed.archive_bytes,
+        files=tuple(CoveredFile(file.path, file.size) for file in packed.files),
     )
     output.result(result, lambda console: _show(console, result))
     output.note(f"next: publish the archive, then `cacheon chain-submit {bundle} --url URL`")
-
-
-def bundle_folder(bundle: str) -> Path:
-    """Return the folder of a bundle. Raises `ConfigurationError` (BUNDLE_FOLDER_MISSING)."""
-    folder = Path(bundle)
-    if not folder.is_dir():
-        raise ConfigurationError(
-            "BUNDLE_FOLDER_MISSING", f"there is no folder {bundle}", hint="name the folder that holds manifest.toml"
-        )
-    return folder
 
 
 def package(folder: Path, target: Path) -> PackagedBundle:
@@ -62,13 +56,10 @@ def package(folder: Path, target: Path) -> PackagedBundle:
         return package_bundle(folder, target)
     except OSError as error:
         raise ConfigurationError(
-            "OUTPUT_UNWRITABLE", f"{target} cannot be written: {error.strerror or error}",
+            "OUTPUT_UNWRITABLE",
+            f"{target} cannot be written: {error.strerror or error}",
             hint="name a file in a writable folder with --out",
         ) from error
-
-
-def _covered(files: tuple[HashedFile, ...]) -> tuple[CoveredFile, ...]:
-    return tuple(CoveredFile(file.path, file.size) for file in files)
 
 
 def _show(console: Console, result: Packaged) -> None:

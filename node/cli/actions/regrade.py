@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
+from scoring.grade import grade
 
 from config.arena import load_arena
 from config.canonical import is_digest
@@ -15,7 +16,6 @@ from config.limits import EVIDENCE
 from node.cli.output import Output, table
 from node.cli.resolve import resolve_state
 from scoring.attempt import attempt_digest, read_attempt
-from scoring.grade import grade
 
 if TYPE_CHECKING:
     from rich.console import Console

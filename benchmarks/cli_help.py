@@ -1,0 +1,60 @@
+"""How long `cacheon --help` takes, whole process, against the floor of starting Python at all.
+
+Run: `python benchmarks/cli_help.py`. Samples of both alternate, so that a busy machine slows both. Writes
+`benchmarks/results/cli_help.json`. Goal: median below 0.3 s.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+RUNS = 20
+GOAL_SECONDS = 0.3
+RESULT = Path(__file__).parent / "results" / "cli_help.json"
+
+
+def whole_process_seconds(command: list[str]) -> float:
+    """Return the wall time of one run."""
+    start = time.perf_counter()
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    return time.perf_counter() - start
+
+
+def main() -> int:
+    """Measure, print a table, write the result."""
+    commands = {
+        "python -c pass": [sys.executable, "-c", "pass"],
+        "cacheon --help": [str(Path(sys.executable).with_name("cacheon")), "--help"],
+        "cacheon chain-submit --help": [str(Path(sys.executable).with_name("cacheon")), "chain-submit", "--help"],
+    }
+    samples: dict[str, list[float]] = {name: [] for name in commands}
+    for command in commands.values():  # fills caches; not counted
+        whole_process_seconds(command)
+    for _ in range(RUNS):
+        for name, command in commands.items():
+            samples[name].append(whole_process_seconds(command))
+    medians = {name: round(statistics.median(values), 4) for name, values in samples.items()}
+    floor = medians["python -c pass"]
+    result = {
+        "what": "whole-process wall time, median of 20, seconds",
+        "goal_seconds": GOAL_SECONDS,
+        "median_seconds": medians,
+        "ratio_to_floor": {name: round(value / floor, 1) for name, value in medians.items()},
+        "load": round(os.getloadavg()[0], 2),
+        "cores": os.cpu_count(),
+    }
+    RESULT.parent.mkdir(exist_ok=True)
+    RESULT.write_text(json.dumps(result, indent=2) + "\n", "utf-8")
+    for name, value in medians.items():
+        print(f"{name:30s} {value * 1000:7.0f} ms  ({value / floor:.1f} x floor)")
+    return 0 if medians["cacheon --help"] < GOAL_SECONDS else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,93 @@
+"""What a miner's commands do, without the talking; the demo's miners use the same functions.
+
+Invariants
+1. The content hash that is committed is computed from the folder at that moment, never taken from an archive or a file.
+2. What a validator would refuse is refused here first, by the same code.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from intake.scan import scan_directory
+
+from chain.payload import Payload, encode_payload
+from config.errors import ConfigurationError, ErrorDocument, IntakeError, SourceLocation
+from intake.content_hash import hash_tree
+
+if TYPE_CHECKING:
+    from chain.client import ChainClient
+    from chain.commitments import CommitmentReceipt
+    from chain.signer import Signer
+
+
+class BundleRejectedError(IntakeError):
+    """A bundle that a validator would refuse; the error is the first of `findings`."""
+
+    def __init__(self, findings: tuple[ErrorDocument, ...]) -> None:
+        first = findings[0]
+        super().__init__(first.code, first.message, hint=first.hint, location=location_of(first.location))
+        self.findings = findings
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A bundle ready to be committed."""
+
+    content_hash: str
+    url: str
+    payload: bytes
+
+
+def location_of(text: str) -> SourceLocation | None:
+    """Return the location that `text` (`path` or `path:line`) names."""
+    if not text:
+        return None
+    path, colon, line = text.rpartition(":")
+    return SourceLocation(path, int(line)) if colon and line.isdigit() else SourceLocation(text)
+
+
+def bundle_folder(bundle: str) -> Path:
+    """Return the folder of a bundle. Raises `ConfigurationError` (BUNDLE_FOLDER_MISSING)."""
+    folder = Path(bundle)
+    if not folder.is_dir():
+        raise ConfigurationError(
+            "BUNDLE_FOLDER_MISSING", f"there is no folder {bundle}", hint="name the folder that holds manifest.toml"
+        )
+    return folder
+
+
+def prepare(folder: Path, url: str, *, allow_loopback_http: bool) -> Prepared:
+    """Hash and check the tree and encode payload v1.
+
+    Raises `BundleRejectedError`, `IntakeError` (a tree without a hash) and `ConfigurationError` (PAYLOAD_INVALID).
+    """
+    findings = scan_directory(folder)
+    if findings:
+        raise BundleRejectedError(findings)
+    content_hash = hash_tree(folder).hex
+    payload = encode_payload(Payload(content_hash, url), allow_loopback_http=allow_loopback_http)
+    return Prepared(content_hash, url, payload)
+
+
+async def commit(
+    client: ChainClient, signer: Signer, prepared: Prepared, *, netuid: int, profile: str, reveal_in_blocks: int
+) -> CommitmentReceipt:
+    """Seal and commit. The hotkey must be registered. Raises `WalletError`, `ChainError`, `NetworkError`."""
+    from chain.commitments import submit_commitment
+    from chain.metagraph import read_metagraph
+    from chain.wallet import require_registered
+
+    block = await client.finalized_head()
+    await client.require_subnet(netuid, block)
+    require_registered(await read_metagraph(client, netuid, block), signer.ss58_address)
+    return await submit_commitment(
+        client, signer, netuid, prepared.payload, profile=profile, reveal_in_blocks=reveal_in_blocks
+    )
+
+
+def submission_id(hotkey: str, content_hash: str) -> str:
+    """Return the id under which a miner follows what was committed."""
+    return f"{hotkey}:{content_hash}"
