@@ -215,8 +215,8 @@ def read_attempt(data: bytes, *, expected_digest: str = "") -> Attempt:
         )
     try:
         value = read_json(data, require_canonical=True)
-    except CanonicalJsonError as error:
-        raise GradeError("ATTEMPT_NOT_CANONICAL", f"the attempt file is not canonical JSON: {error.message}") from error
+    except (CanonicalJsonError, RecursionError) as error:
+        raise GradeError("ATTEMPT_NOT_CANONICAL", f"the attempt file is not canonical JSON: {error}") from error
     schema = value.get("schema") if isinstance(value, dict) else None
     if schema != ATTEMPT_SCHEMA:
         raise GradeError("ATTEMPT_SCHEMA_UNKNOWN", f"attempt schema {str(schema)[:80]!r} is not one this grader knows")

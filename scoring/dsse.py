@@ -139,5 +139,5 @@ def _decode(text: str) -> bytes:
 def _read(data: bytes, kind: type[_T]) -> _T:
     try:
         return msgspec.convert(read_json(data, require_canonical=True), kind, strict=True)
-    except (CanonicalJsonError, msgspec.ValidationError) as error:
+    except (CanonicalJsonError, msgspec.ValidationError, RecursionError) as error:
         raise GradeError("RECEIPT_MALFORMED", f"the receipt cannot be read: {error}") from error

@@ -100,7 +100,10 @@ def crown_statement(event: SettlementEvent, verdict_receipts: tuple[str, str]) -
 
 
 def weights_statement(predicate: WeightsPredicate) -> Statement:
-    """Return the statement of one weight vector. Raises `GradeError` (RECEIPT_WEIGHTS_WRONG) when it does not follow."""
+    """Return the statement of one weight vector.
+
+    Raises `GradeError` (RECEIPT_WEIGHTS_WRONG) when the vector does not follow from the predicate's own inputs.
+    """
     recompute_weights(predicate)
     return _statement("weights", predicate.vector_digest, WEIGHTS_V1, predicate)
 
