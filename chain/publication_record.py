@@ -1,0 +1,91 @@
+"""The journal of weight publications: what was intended, byte for byte, and what is known about it.
+
+Invariants
+1. The journal is append-only. A record names the digest of the record before it, and is appended only if that one is
+   still the newest (compare and swap), so two writers can never both sign for one epoch.
+2. An `intent` holds the signed bytes. It is written before anything is submitted; every later record of the same
+   publication carries the same bytes.
+3. `intent` and `submitted` are open; `confirmed`, `dropped` and `expired` are final. Only `expired`, the proof that
+   the bytes can never be included, allows another publication in the same epoch.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, Protocol
+
+import msgspec
+
+from config.canonical import domain_digest
+from config.errors import InternalError
+
+Status = Literal["intent", "submitted", "confirmed", "dropped", "expired"]
+
+
+class PublicationRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One state of one publication. Heights are blocks; `epoch` is the chain's, at inclusion once that is known."""
+
+    publication_id: str
+    epoch: int
+    vector_digest: str
+    status: Status
+    netuid: int
+    hotkey: str
+    uids: tuple[int, ...]
+    values: tuple[int, ...]
+    hotkeys: tuple[str, ...]  # whom each uid stood for when it was signed
+    extrinsic_hex: str
+    extrinsic_hash: str
+    nonce: int
+    era_end_block: int
+    version_key: int
+    commit_reveal: bool
+    submit_block: int  # finalized head at signing; inclusion can only be above it
+    included_block: int | None = None
+    confirmed_block: int | None = None
+    reason: str = ""
+    prior_digest: str = ""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the publication's fate is still to be read from the chain."""
+        return self.status in ("intent", "submitted")
+
+
+class PublicationJournal(Protocol):
+    """Durable storage of records; each method is one short transaction."""
+
+    def records(self) -> tuple[PublicationRecord, ...]:
+        """Return all records, oldest first."""
+        ...
+
+    def head(self) -> PublicationRecord | None:
+        """Return the newest record."""
+        ...
+
+    def append(self, record: PublicationRecord, expected_head: str | None) -> None:
+        """Append durably if the newest record's digest is `expected_head` (None = the journal is empty).
+
+        Raises `journal_moved()` otherwise.
+        """
+        ...
+
+
+def record_digest(record: PublicationRecord) -> str:
+    """Return the digest that names a record, and through `prior_digest` everything before it."""
+    return domain_digest("cacheon.publication-record", msgspec.to_builtins(record))
+
+
+def publication_id(extrinsic_hash: str, epoch: int, vector_digest: str) -> str:
+    """Return the name of the publication that signed these bytes for this vector and epoch."""
+    return domain_digest(
+        "cacheon.publication", {"epoch": epoch, "extrinsic_hash": extrinsic_hash, "vector_digest": vector_digest}
+    )
+
+
+def journal_moved() -> InternalError:
+    """Return the error of a journal whose newest record is not the expected one."""
+    return InternalError(
+        "PUBLICATION_JOURNAL_MOVED",
+        "The publication journal was written by someone else in the meantime.",
+        hint="Only one node may use a state folder; stop the other one.",
+    )

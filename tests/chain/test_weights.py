@@ -1,0 +1,156 @@
+"""From hotkeys to a row, in integers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chain.blocks import BlockRef
+from chain.hyperparameters import Hyperparameters
+from chain.metagraph import Metagraph, Neuron
+from chain.weights import PPM, WeightTarget, reason_to_wait, resolve_row, rows_match, scale_shares
+from config.errors import InternalError
+
+BLOCK = BlockRef(100, "0x" + "00" * 32)
+
+
+def neuron(uid: int, hotkey: str, *, permit: bool = False, last_update: int = 0) -> Neuron:
+    """A neuron registered at block 1."""
+    return Neuron(uid, hotkey, "cold", permit, 1, last_update)
+
+
+def metagraph(*hotkeys: str) -> Metagraph:
+    """Hotkeys with UIDs in order; the first one has a permit."""
+    neurons = tuple(neuron(uid, name, permit=uid == 0) for uid, name in enumerate(hotkeys))
+    return Metagraph(2, BLOCK, neurons, "", "")
+
+
+def parameters(**changes: Any) -> Hyperparameters:
+    """Parameters that stand in nobody's way."""
+    fields: dict[str, Any] = {
+        "netuid": 2,
+        "block": BLOCK,
+        "tempo": 20,
+        "epoch": 5,
+        "last_epoch_block": 90,
+        "pending_epoch_at": 0,
+        "blocks_since_last_step": 10,
+        "commit_reveal_enabled": False,
+        "commit_reveal_version": 4,
+        "reveal_period_epochs": 1,
+        "version_key": 0,
+        "rate_limit": 10,
+        "min_allowed_weights": 1,
+        "max_weight_limit": 65_535,
+    }
+    return Hyperparameters(**(fields | changes))
+
+
+def target(*entries: tuple[str, Any]) -> WeightTarget:
+    """A target for epoch 5."""
+    return WeightTarget(entries, "d" * 64, 5)
+
+
+@given(st.dictionaries(st.text(min_size=1, max_size=4), st.integers(1, PPM), min_size=1, max_size=40))
+def test_scaling_keeps_order_and_total(shares: dict[str, int]) -> None:
+    """The largest share becomes 65535, order is kept, and no value is off by a whole unit or more."""
+    values = scale_shares(shares)
+    top = max(shares.values())
+    assert max(values.values()) == 65_535
+    for name, share in shares.items():
+        assert abs(values[name] * top - share * 65_535) < top
+        for other, smaller in shares.items():
+            if share > smaller:
+                assert values[name] >= values[other]
+    assert sum(values.values()) == sum(shares.values()) * 65_535 // top
+
+
+def test_the_row_is_resolved_by_hotkey_and_sorted_by_uid() -> None:
+    """UIDs come from the metagraph at hand, whatever order the target has."""
+    row = resolve_row(target(("c", 600_000), ("b", 400_000)), metagraph("v", "b", "c"), neuron(0, "v"))
+    assert row.uids == (1, 2)
+    assert row.hotkeys == ("b", "c")
+    assert row.values == (43_690, 65_535)
+
+
+def test_the_share_of_a_vanished_hotkey_goes_to_the_validator() -> None:
+    """Nobody inherits: the missing share is added to the validator's own."""
+    row = resolve_row(
+        target(("gone", 500_000), ("b", 250_000), ("v", 250_000)), metagraph("v", "b"), neuron(0, "v")
+    )
+    assert dict(zip(row.hotkeys, row.values, strict=True)) == {"v": 65_535, "b": 21_845}
+
+
+def test_shares_too_small_for_the_chain_are_left_out() -> None:
+    """A share that scales to zero is no row entry."""
+    row = resolve_row(target(("b", PPM - 1), ("c", 1)), metagraph("v", "b", "c"), neuron(0, "v"))
+    assert row.hotkeys == ("b",)
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        (),
+        (("b", 0), ("c", PPM)),
+        (("b", -1), ("c", PPM + 1)),
+        (("b", 500_000),),
+        (("b", 500_000), ("b", 500_000)),
+        (("b", True), ("c", PPM - 1)),
+        (("b", float("nan")), ("c", PPM)),
+        (("b", 0.5), ("c", PPM)),
+    ],
+)
+def test_an_unsound_vector_stops_publication(entries: Any) -> None:
+    """Empty, negative, non-integer, duplicate or incomplete vectors are a defect of ours, not a publication."""
+    with pytest.raises(InternalError) as caught:
+        resolve_row(target(*entries), metagraph("v", "b", "c"), neuron(0, "v"))
+    assert caught.value.code == "WEIGHT_VECTOR_INVALID"
+
+
+def test_nothing_in_the_way_is_none() -> None:
+    """A permitted validator outside the rate limit may publish."""
+    row = resolve_row(target(("b", PPM)), metagraph("v", "b"), neuron(0, "v"))
+    assert reason_to_wait(row, neuron(0, "v", permit=True), parameters(), 2) is None
+
+
+def test_the_rate_limit_is_inclusive_and_names_its_block() -> None:
+    """Exactly `rate_limit` blocks after the last update is late enough; one earlier waits for that block."""
+    row = resolve_row(target(("b", PPM)), metagraph("v", "b"), neuron(0, "v"))
+    assert reason_to_wait(row, neuron(0, "v", permit=True, last_update=91), parameters(), 2) is None
+    waiting = reason_to_wait(row, neuron(0, "v", permit=True, last_update=92), parameters(), 2)
+    assert waiting is not None
+    assert (waiting.code, waiting.at_block) == ("RATE_LIMITED", 102)
+    assert (waiting.current, waiting.needed) == ("9 blocks", "10 blocks")
+
+
+def test_a_missing_permit_waits_for_the_next_epoch_except_for_the_own_row() -> None:
+    """Without a permit only a row that points at oneself is taken."""
+    graph, validator = metagraph("v", "b"), neuron(0, "v")
+    waiting = reason_to_wait(resolve_row(target(("b", PPM)), graph, validator), validator, parameters(), 2)
+    assert waiting is not None
+    assert (waiting.code, waiting.at_block) == ("NOT_PERMITTED", 110)
+    own = resolve_row(target(("v", PPM)), graph, validator)
+    assert reason_to_wait(own, validator, parameters(min_allowed_weights=9), 2) is None
+
+
+def test_too_few_weights_and_too_large_a_weight_are_named_with_numbers() -> None:
+    """Limits of the subnet are reported, not worked around."""
+    graph, validator = metagraph("v", "b", "c"), neuron(0, "v", permit=True)
+    row = resolve_row(target(("b", 900_000), ("c", 100_000)), graph, validator)
+    few = reason_to_wait(row, validator, parameters(min_allowed_weights=8), 3)
+    assert few is not None
+    assert (few.code, few.current, few.needed) == ("WEIGHTS_TOO_FEW", "2", "3")
+    large = reason_to_wait(row, validator, parameters(max_weight_limit=32_767), 3)
+    assert large is not None
+    assert large.code == "WEIGHT_ABOVE_LIMIT"
+    assert large.needed == "at most 499992 ppm"
+
+
+def test_rows_match_whatever_their_order() -> None:
+    """Equality is by UID and value; a longer, shorter or different row is another row."""
+    assert rows_match((1, 2), (5, 6), ((2, 6), (1, 5)))
+    for other in ((), ((1, 5),), ((1, 5), (2, 7)), ((1, 5), (2, 6), (3, 1)), ((1, 5), (1, 5), (2, 6))):
+        assert not rows_match((1, 2), (5, 6), other)
