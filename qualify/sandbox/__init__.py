@@ -1,0 +1,1 @@
+"""Isolation of foreign code: a warm fork server and the layers around each of its children."""

@@ -93,11 +93,11 @@ def _offers_limits(folder: str) -> bool:
     if not os.access(folder, os.W_OK):
         return False
     try:
-        if not _CONTROLLERS <= _words(folder, "cgroup.controllers"):
+        if not _words(folder, "cgroup.controllers") >= _CONTROLLERS:
             return False
-        if not _CONTROLLERS <= _words(folder, "cgroup.subtree_control"):
+        if not _words(folder, "cgroup.subtree_control") >= _CONTROLLERS:
             _write(folder, "cgroup.subtree_control", "+memory +pids")
-        return _CONTROLLERS <= _words(folder, "cgroup.subtree_control")
+        return _words(folder, "cgroup.subtree_control") >= _CONTROLLERS
     except OSError:
         return False
 

@@ -21,7 +21,8 @@ import socket
 import sys
 import tempfile
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -69,6 +70,7 @@ class ChildPlan:
     namespaces: tuple[str, ...]
     zygote_pid: int
     leaf: Leaf | None
+    outside_root: bool
 
 
 class _Stage:
@@ -80,7 +82,17 @@ class _Stage:
         self.declared = tuple(range(FIRST_DESCRIPTOR, FIRST_DESCRIPTOR + len(plan.descriptors)))
         self.channel = socket.socket(fileno=FIRST_DESCRIPTOR + len(plan.descriptors))
 
-    def refuse(self, name: str, reason: str) -> NoReturn:
+    @contextmanager
+    def refusing(self) -> Iterator[None]:
+        """Report whatever goes wrong in the block as a missing layer, and end the process."""
+        try:
+            yield
+        except LayerMissing as missing:
+            self._refuse(missing.layer, missing.reason)
+        except Exception:  # noqa: BLE001 - last line of a process that nobody else watches
+            self._refuse("setup", traceback.format_exc(limit=-3))
+
+    def _refuse(self, name: str, reason: str) -> NoReturn:
         send(self.channel, ChildRefused(name, reason[:2000]))
         os._exit(_EXIT_REFUSED)
 
@@ -95,12 +107,8 @@ def run_child(plan: ChildPlan) -> NoReturn:
 
 def _become_stage_one(plan: ChildPlan) -> NoReturn:
     stage = _settle_descriptors(plan)
-    try:
+    with stage.refusing():
         _stage_one(stage)
-    except LayerMissing as missing:
-        stage.refuse(missing.layer, missing.reason)
-    except Exception:
-        stage.refuse("setup", traceback.format_exc(limit=-3))
 
 
 def _settle_descriptors(plan: ChildPlan) -> _Stage:
@@ -157,16 +165,12 @@ def _leave_host(stage: _Stage) -> None:
 
 
 def _reaper(stage: _Stage) -> NoReturn:
-    try:
+    with stage.refusing():
         syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)
         send(stage.channel, ReaperAlive())
         enter_root(stage.root, stage.plan.policy.scratch_bytes)
         drop_capabilities()
         child = os.fork()
-    except LayerMissing as missing:
-        stage.refuse(missing.layer, missing.reason)
-    except Exception:
-        stage.refuse("setup", traceback.format_exc(limit=-3))
     if child == 0:
         _confined(stage)
     _mute_output("/dev/null")
@@ -180,15 +184,11 @@ def _reaper(stage: _Stage) -> NoReturn:
 
 
 def _confined(stage: _Stage) -> NoReturn:
-    try:
+    with stage.refusing():
         layers = _confine(stage)
         send(stage.channel, ChildReady(layers))
         word = os.read(stage.channel.fileno(), 16)
         stage.channel.close()
-    except LayerMissing as missing:
-        stage.refuse(missing.layer, missing.reason)
-    except Exception:
-        stage.refuse("setup", traceback.format_exc(limit=-3))
     if word != b"go":
         os._exit(_EXIT_REFUSED)
     _run_entry(stage.plan, stage.declared)
@@ -207,7 +207,8 @@ def _confine(stage: _Stage) -> tuple[str, ...]:
         layers += _filter_calls(required=policy.requires("seccomp"))
     if stage.plan.leaf is not None:
         layers.append("cgroup")
-    verify(policy, stage.plan.namespaces, (0, 1, 2, *stage.declared, stage.channel.fileno()))
+    descriptors = (0, 1, 2, *stage.declared, stage.channel.fileno())
+    verify(policy, stage.plan.namespaces, descriptors, outside_root=stage.plan.outside_root)
     return (*layers, "verify")
 
 
@@ -230,7 +231,7 @@ def _run_entry(plan: ChildPlan, declared: tuple[int, ...]) -> NoReturn:
         status = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
     except MemoryError:
         status = MEMORY_EXIT_STATUS
-    except BaseException:
+    except BaseException:  # noqa: BLE001 - foreign code may raise anything; this is where its process ends
         _report_exception()
     finally:
         _flush()
@@ -240,7 +241,7 @@ def _run_entry(plan: ChildPlan, declared: tuple[int, ...]) -> NoReturn:
 def _report_exception() -> None:
     try:
         traceback.print_exc(limit=50)
-    except Exception:
+    except Exception:  # noqa: BLE001 - a foreign exception may fail to print in any way
         os.write(2, b"the exception of the entry could not be printed\n")
 
 
@@ -248,7 +249,7 @@ def _flush() -> None:
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except Exception:
+        except Exception:  # noqa: BLE001 - foreign code may have replaced the streams
             os.write(2, b"standard output could not be flushed\n")
 
 

@@ -1,25 +1,21 @@
-"""The trusted side of the sandbox: start a fork server, run confined processes, hold them, end them.
+"""The trusted side of the sandbox: start a fork server and spawn confined processes.
 
 Invariants
 1. The fork server starts from an empty environment, in its own session, with one socket and no other descriptor.
 2. It ends with this process: it watches our pid, and our end of its socket closes with us. (A parent-death signal would
    be wrong here: it fires when the *thread* that started the process ends.)
 3. Every method may be called from any thread; none of them belongs on an event loop.
-4. After `wait` returned an outcome, or `close` returned, no process and no descriptor of the run is left.
 """
 
 from __future__ import annotations
 
 import os
-import select
-import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
@@ -29,14 +25,20 @@ import qualify
 from config.errors import HostError, InternalError
 from qualify.sandbox import syscalls
 from qualify.sandbox.entries import ENTRIES
-from qualify.sandbox.layers import LAYERS
 from qualify.sandbox.outcome import LOG_TAIL_BYTES, Outcome, OutcomeKind
 from qualify.sandbox.policy import SandboxPolicy
+from qualify.sandbox.process import (
+    GRACE_SECONDS,
+    SandboxedProcess,
+    SandboxRefused,
+    fork_server_gone,
+    readable_by,
+    receive,
+)
 from qualify.sandbox.run_state import SETUP_SECONDS
 from qualify.sandbox.wire import (
     ARGUMENT_BYTES,
     DESCRIPTOR_COUNT,
-    ClientMessage,
     Ended,
     Ready,
     SpawnRequest,
@@ -47,6 +49,8 @@ from qualify.sandbox.wire import (
     send,
 )
 
+__all__ = ["SandboxRefused", "SandboxedProcess", "Zygote"]
+
 _BOOT = """
 import json, sys
 config = json.loads(sys.argv[1])
@@ -56,138 +60,15 @@ from qualify.sandbox.wire import ZygoteConfig
 from qualify.sandbox.zygote_main import main
 main(msgspec.convert(config, ZygoteConfig))
 """
-_GRACE_SECONDS = 10.0
 _END_SECONDS = 5.0
-
-
-class SandboxRefused(HostError):
-    """An isolation layer is missing; `outcome.layer` names it. Nothing foreign ran."""
-
-    def __init__(self, outcome: Outcome) -> None:
-        layer = LAYERS.get(outcome.layer, LAYERS["setup"])
-        super().__init__(
-            "SANDBOX_LAYER_MISSING",
-            f"isolation layer {outcome.layer!r} ({layer.purpose}) is missing: {outcome.detail.strip()}",
-            hint=layer.fix,
-        )
-        self.outcome = outcome
-
-
-class SandboxedProcess:
-    """One confined process. Leaving its `with` block kills and reaps it."""
-
-    def __init__(self, channel: socket.socket, ready: Ready, pidfds: Sequence[int], policy: SandboxPolicy) -> None:
-        self.host_pid = ready.host_pid
-        self.layers = ready.layers
-        self._channel = channel
-        self._reaper_pidfd, self._pidfd = pidfds
-        self._give_up_at = time.monotonic() + policy.wall_seconds + _GRACE_SECONDS
-        self._lock = threading.Lock()
-        self._outcome: Outcome | None = None
-        self._kill_asked = False
-
-    def fileno(self) -> int:
-        """Return a descriptor that polls readable when the outcome is there; -1 after `wait` returned it."""
-        return self._channel.fileno()
-
-    def freeze(self) -> None:
-        """Stop every thread; the kernel does it within microseconds, `is_stopped` tells when it is done."""
-        self._signal(signal.SIGSTOP)
-
-    def resume(self) -> None:
-        """Let every thread run again."""
-        self._signal(signal.SIGCONT)
-
-    def is_stopped(self) -> bool:
-        """Say whether no thread of the process can run: all are stopped, or gone."""
-        if self._outcome is not None:
-            return True
-        try:
-            tasks = os.listdir(f"/proc/{self.host_pid}/task")
-        except (FileNotFoundError, ProcessLookupError):
-            return True
-        return all(_task_state(self.host_pid, task) in "TtZX" for task in tasks)
-
-    def kill(self) -> None:
-        """Kill the whole pid namespace. `wait` then reports `killed`, unless it had ended before."""
-        with self._lock:
-            if self._outcome is None:
-                self._kill_asked = True
-                _send_signal(self._reaper_pidfd, signal.SIGKILL)
-
-    def poll(self) -> Outcome | None:
-        """Return the outcome if the process has ended, without waiting."""
-        try:
-            return self.wait(0.0)
-        except TimeoutError:
-            return None
-
-    def wait(self, timeout: float | None = None) -> Outcome:
-        """Return the outcome; the same one every time.
-
-        Raises `TimeoutError` after `timeout` seconds, and `HostError` SANDBOX_ZYGOTE_GONE when the fork server died
-        (its children die with it) or let the wall limit pass without ending the process.
-        """
-        until = self._give_up_at if timeout is None else time.monotonic() + timeout
-        with self._lock:
-            if self._outcome is None:
-                if not _readable(self._channel, until):
-                    if timeout is not None:
-                        raise TimeoutError("the sandboxed process is still running")
-                    _send_signal(self._reaper_pidfd, signal.SIGKILL)
-                    self._release()
-                    raise _zygote_gone("it did not enforce the wall limit")
-                self._outcome = self._receive_outcome()
-            return self._outcome
-
-    def close(self) -> None:
-        """Kill, reap and release; safe to call at any time and more than once."""
-        if self._outcome is not None or self._channel.fileno() < 0:
-            return
-        self.kill()
-        try:
-            self.wait(_END_SECONDS)
-        except (TimeoutError, HostError):
-            with self._lock:
-                self._release()
-
-    def __enter__(self) -> Self:
-        """Return self."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close."""
-        self.close()
-
-    def _signal(self, number: signal.Signals) -> None:
-        with self._lock:
-            if self._outcome is None:
-                _send_signal(self._pidfd, number)
-
-    def _receive_outcome(self) -> Outcome:
-        message = _receive(self._channel)
-        self._release()
-        if not isinstance(message, Ended):
-            raise _zygote_gone("it ended while its child was running")
-        outcome = message.outcome
-        if outcome.kind is OutcomeKind.KILLED and self._kill_asked:
-            return replace(outcome, detail="killed on request")
-        return outcome
-
-    def _release(self) -> None:
-        if self._channel.fileno() >= 0:
-            self._channel.close()
-            os.close(self._reaper_pidfd)
-            os.close(self._pidfd)
 
 
 class Zygote:
     """A warm fork server. Leaving its `with` block ends it and every child."""
 
-    def __init__(self, process: subprocess.Popen[bytes], control: socket.socket) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], control: socket.socket, entries: frozenset[str]) -> None:
         self.pid = process.pid
+        self._entries = entries
         self._process = process
         self._control = control
         self._lock = threading.Lock()
@@ -214,7 +95,7 @@ class Zygote:
         with theirs:
             config = _config(theirs.fileno(), preload, extra_entries or {}, extra_python_path)
             process = _launch(config, errors)
-        zygote = cls(process, ours)
+        zygote = cls(process, ours, frozenset({*ENTRIES, *config.entries}))
         try:
             zygote._await_start(start_timeout_seconds, errors)
         except BaseException:
@@ -235,6 +116,8 @@ class Zygote:
         """
         if len(argument) > ARGUMENT_BYTES or len(fds) > DESCRIPTOR_COUNT or len(fds) + 8 > policy.open_files:
             raise InternalError("SANDBOX_BAD_SPAWN", "too long an argument or too many descriptors for one spawn.")
+        if entry not in self._entries:
+            raise InternalError("SANDBOX_BAD_SPAWN", f"no sandbox entry is called {entry!r}.")
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             try:
@@ -242,7 +125,7 @@ class Zygote:
                     send(self._control, SpawnRequest(entry, policy, argument), (theirs.fileno(), *fds))
             except OSError as error:
                 ours.close()
-                raise _zygote_gone(str(error)) from error
+                raise fork_server_gone(str(error)) from error
         try:
             return self._await_ready(ours, policy)
         except BaseException:
@@ -270,8 +153,8 @@ class Zygote:
         self.close()
 
     def _await_start(self, timeout_seconds: float, errors: int) -> None:
-        answered = _readable(self._control, time.monotonic() + timeout_seconds)
-        message = _receive(self._control) if answered else None
+        answered = readable_by(self._control.fileno(), time.monotonic() + timeout_seconds)
+        message = receive(self._control) if answered else None
         match message:
             case Started():
                 return
@@ -286,8 +169,8 @@ class Zygote:
                 raise HostError("SANDBOX_ZYGOTE_FAILED", f"the fork server could not start: {why}", hint=_START_HINT)
 
     def _await_ready(self, channel: socket.socket, policy: SandboxPolicy) -> SandboxedProcess:
-        if not _readable(channel, time.monotonic() + SETUP_SECONDS + _GRACE_SECONDS):
-            raise _zygote_gone("it does not answer")
+        if not readable_by(channel.fileno(), time.monotonic() + SETUP_SECONDS + GRACE_SECONDS):
+            raise fork_server_gone("it does not answer")
         message, pidfds = receive_client(channel)
         match message:
             case Ready():
@@ -295,9 +178,9 @@ class Zygote:
             case Ended(outcome=outcome) if outcome.kind is OutcomeKind.REFUSED:
                 raise SandboxRefused(outcome)
             case Ended(outcome=outcome):
-                raise _zygote_gone(outcome.describe())
+                raise fork_server_gone(outcome.describe())
             case _:
-                raise _zygote_gone("it ended during the spawn")
+                raise fork_server_gone("it ended during the spawn")
 
 
 _START_HINT = "Run `cacheon doctor`; the modules a fork server preloads must import in this environment."
@@ -334,43 +217,6 @@ def _launch(config: ZygoteConfig, errors: int) -> subprocess.Popen[bytes]:
             cwd="/",
         )
     except OSError as error:
-        raise HostError("SANDBOX_ZYGOTE_FAILED", f"the fork server could not start: {error}", hint=_START_HINT) from error
-
-
-def _receive(channel: socket.socket) -> ClientMessage | None:
-    try:
-        message, descriptors = receive_client(channel)
-    except ConnectionResetError:
-        return None
-    for descriptor in descriptors:
-        os.close(descriptor)
-    return message
-
-
-def _readable(channel: socket.socket, until: float) -> bool:
-    poll = select.poll()
-    poll.register(channel, select.POLLIN)
-    return bool(poll.poll(max(0.0, until - time.monotonic()) * 1000))
-
-
-def _send_signal(pidfd: int, number: signal.Signals) -> None:
-    try:
-        signal.pidfd_send_signal(pidfd, number)
-    except ProcessLookupError:
-        return  # it ended by itself: the outcome will say how
-
-
-def _task_state(pid: int, task: str) -> str:
-    try:
-        with open(f"/proc/{pid}/task/{task}/stat", "rb") as file:
-            return chr(file.read().rpartition(b") ")[2][0])
-    except (FileNotFoundError, ProcessLookupError):
-        return "X"
-
-
-def _zygote_gone(why: str) -> HostError:
-    return HostError(
-        "SANDBOX_ZYGOTE_GONE",
-        f"the fork server is gone: {why}.",
-        hint="Start a new fork server and repeat the run; look for the kernel's out-of-memory messages.",
-    )
+        raise HostError(
+            "SANDBOX_ZYGOTE_FAILED", f"the fork server could not start: {error}", hint=_START_HINT
+        ) from error

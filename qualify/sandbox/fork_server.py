@@ -16,7 +16,7 @@ import time
 from qualify.sandbox import cgroup
 from qualify.sandbox.child import ChildPlan, run_child
 from qualify.sandbox.layers import LayerMissing
-from qualify.sandbox.namespaces import namespace_ids
+from qualify.sandbox.namespaces import namespace_ids, root_is_alone
 from qualify.sandbox.outcome import OutcomeKind
 from qualify.sandbox.policy import SandboxPolicy
 from qualify.sandbox.run_state import Run, readable
@@ -36,6 +36,7 @@ class ForkServer:
         self._roots = roots
         self._entries = entries
         self._namespaces = namespace_ids()
+        self._outside_root = root_is_alone()
         self._cgroup_parent = cgroup.find_parent()
         self._runs: dict[int, Run] = {}
         self._poll = select.poll()
@@ -101,6 +102,7 @@ class ForkServer:
             namespaces=self._namespaces,
             zygote_pid=os.getpid(),
             leaf=leaf,
+            outside_root=self._outside_root,
         )
         pid = os.fork()
         if pid == 0:

@@ -72,7 +72,7 @@ LAYERS: dict[str, Layer] = {
 }
 
 
-class LayerMissing(Exception):
+class LayerMissing(Exception):  # noqa: N818 - a finding about the host, turned into HostError at the room's edge
     """A layer could not be put in place; `layer` is a key of `LAYERS`."""
 
     def __init__(self, layer: str, reason: str) -> None:

@@ -2,7 +2,8 @@
 
 Invariants
 1. A root node gives up root first, for a uid that no other live process of the host has (it is derived from a pid).
-2. The user namespace maps exactly one uid and one gid, to themselves: there is no root inside.
+2. The user namespace maps exactly one uid and one gid, to `INSIDE_ID`: there is no root inside, and the child cannot
+   tell whose account it runs under.
 3. Each namespace is entered by its own call, so a refusal names the one that is missing.
 """
 
@@ -15,6 +16,8 @@ from qualify.sandbox.layers import layer
 
 UID_BASE = 1_900_000_000
 """Far above every distribution's accounts, below 2**31; base plus the largest pid still fits."""
+INSIDE_ID = 60_000
+"""What the child sees as its uid and gid."""
 _FALLBACK_BASE = 50_000
 _FALLBACK_SPAN = 10_000
 
@@ -36,10 +39,14 @@ def enter_mount_namespace() -> None:
 
 
 def drop_root(pid: int) -> None:
-    """Become the unprivileged uid that belongs to `pid`; nothing to do for an ordinary user."""
-    if os.geteuid() != 0:
-        return
+    """Become the unprivileged uid that belongs to `pid`.
+
+    Nothing to do for an ordinary user, nor for a "root" that is the only user of its container: outside, that is an
+    ordinary user too.
+    """
     uid = _uid_for(pid)
+    if os.geteuid() != 0 or uid is None:
+        return
     with layer("uid"):
         os.setgroups([])
         os.setresgid(uid, uid, uid)
@@ -47,14 +54,14 @@ def drop_root(pid: int) -> None:
 
 
 def enter_user_namespace() -> None:
-    """Enter a user namespace that maps this uid and gid to themselves."""
+    """Enter a user namespace that maps only this uid and gid."""
     uid, gid = os.getuid(), os.getgid()
     with layer("userns"):
         syscalls.prctl(syscalls.PR_SET_DUMPABLE, 1)  # a changed uid made our own /proc/self/uid_map root's
         syscalls.unshare(syscalls.CLONE_NEWUSER)
         _write("/proc/self/setgroups", "deny")
-        _write("/proc/self/gid_map", f"{gid} {gid} 1")
-        _write("/proc/self/uid_map", f"{uid} {uid} 1")
+        _write("/proc/self/gid_map", f"{INSIDE_ID} {gid} 1")
+        _write("/proc/self/uid_map", f"{INSIDE_ID} {uid} 1")
 
 
 def enter_namespaces() -> None:
@@ -71,19 +78,30 @@ def namespace_ids() -> tuple[str, ...]:
     return tuple(os.readlink(f"/proc/self/ns/{name}") for name in NAMESPACE_FILES)
 
 
-def _uid_for(pid: int) -> int:
-    uid = UID_BASE + pid
-    if _is_mapped(uid):
-        return uid
-    # A container maps a narrow range; two sandboxes then share a uid only when their pids collide.
-    return _FALLBACK_BASE + pid % _FALLBACK_SPAN
-
-
-def _is_mapped(uid: int) -> bool:
+def outside_uid() -> int:
+    """Return the uid of this sandboxed process as its parent namespace knows it."""
     with open("/proc/self/uid_map", encoding="ascii") as table:
+        return int(table.read().split()[1])
+
+
+def root_is_alone() -> bool:
+    """Say whether this process is root of a namespace without any other user."""
+    return os.geteuid() == 0 and _uid_for(1) is None
+
+
+def _uid_for(pid: int) -> int | None:
+    # Where a container maps a narrow range, two sandboxes share a uid only when their pids collide.
+    for uid in (UID_BASE + pid, _FALLBACK_BASE + pid % _FALLBACK_SPAN):
+        if _is_mapped("uid", uid) and _is_mapped("gid", uid):
+            return uid
+    return None
+
+
+def _is_mapped(kind: str, number: int) -> bool:
+    with open(f"/proc/self/{kind}_map", encoding="ascii") as table:
         for line in table:
             inside, _, count = (int(field) for field in line.split())
-            if inside <= uid < inside + count:
+            if inside <= number < inside + count:
                 return True
     return False
 

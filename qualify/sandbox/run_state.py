@@ -8,6 +8,7 @@ Invariants
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
@@ -24,8 +25,8 @@ from qualify.sandbox.wire import (
     ChildRefused,
     ChildStatus,
     Ended,
-    ReaperAlive,
     Ready,
+    ReaperAlive,
     receive_stage,
     send,
 )
@@ -119,10 +120,8 @@ class Run:
         outcome = self.outcome()
         if self.leaf is not None:
             self.leaf.remove()
-        try:
+        with contextlib.suppress(OSError):  # the client may have left: then nobody is there to be told
             send(self.channel, Ended(outcome))
-        except OSError:
-            pass  # the client left: nobody is there to be told
         self.channel.close()
         self.stages.close()
         for descriptor in (self.log_descriptor, self.pidfd, self.reaper_pidfd):

@@ -77,9 +77,7 @@ def syscall(number: int, *arguments: int | bytes) -> int:
 def prctl(operation: int, argument2: int = 0, argument3: int = 0) -> int:
     """Call prctl(2) with up to two unsigned arguments, the rest zero."""
     zero = ctypes.c_ulong(0)
-    result = _libc.prctl(
-        ctypes.c_int(operation), ctypes.c_ulong(argument2), ctypes.c_ulong(argument3), zero, zero
-    )
+    result = _libc.prctl(ctypes.c_int(operation), ctypes.c_ulong(argument2), ctypes.c_ulong(argument3), zero, zero)
     return _checked(result)
 
 

@@ -11,7 +11,7 @@ import os
 from collections.abc import Sequence
 
 from qualify.sandbox.layers import LayerMissing
-from qualify.sandbox.namespaces import NAMESPACE_FILES, namespace_ids
+from qualify.sandbox.namespaces import INSIDE_ID, NAMESPACE_FILES, namespace_ids, outside_uid
 from qualify.sandbox.policy import SandboxPolicy
 
 CHILD_PID = 2
@@ -20,12 +20,14 @@ _CAPABILITY_FIELDS = ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")
 _LAYER_OF_NAMESPACE = {name: f"{name}ns" for name in NAMESPACE_FILES}
 
 
-def verify(policy: SandboxPolicy, outside: Sequence[str], descriptors: Sequence[int]) -> None:
+def verify(policy: SandboxPolicy, outside: Sequence[str], descriptors: Sequence[int], *, outside_root: bool) -> None:
     """Check every layer of this process.
 
-    `outside` are the namespace identities of the fork server, `descriptors` the only ones that may be open.
+    `outside` are the namespace identities of the fork server, `descriptors` the only ones that may be open;
+    `outside_root` accepts uid 0 of a container that has no other user.
     """
     _check_status(policy)
+    _check_identity(outside_root=outside_root)
     _check_namespaces(outside)
     _check_network()
     _check_root(policy)
@@ -43,8 +45,13 @@ def _check_status(policy: SandboxPolicy) -> None:
         raise LayerMissing("verify", "more than one thread is running")
     if policy.attempts("seccomp") and policy.requires("seccomp") and status["Seccomp"] != "2":
         raise LayerMissing("seccomp", "no filter is in force")
-    if 0 in (*os.getresuid(), *os.getresgid()):
-        raise LayerMissing("uid", "the child is still root")
+
+
+def _check_identity(*, outside_root: bool) -> None:
+    if {*os.getresuid(), *os.getresgid()} != {INSIDE_ID}:
+        raise LayerMissing("userns", "the child has more identities than one")
+    if outside_uid() == 0 and not outside_root:
+        raise LayerMissing("uid", "the child is still root outside")
 
 
 def _check_namespaces(outside: Sequence[str]) -> None:

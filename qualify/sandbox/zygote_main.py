@@ -38,7 +38,7 @@ def main(config: ZygoteConfig) -> None:
         server = _prepare(config, control, client_pidfd)
     except LayerMissing as missing:
         _fail(control, "SANDBOX_LAYER_MISSING", str(missing))
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - boundary of a process: a preloaded module may raise anything
         _fail(control, "SANDBOX_ZYGOTE_FAILED", f"{type(error).__name__}: {error}")
     threads = len(os.listdir("/proc/self/task"))
     if threads != 1:

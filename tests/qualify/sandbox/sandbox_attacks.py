@@ -1,0 +1,403 @@
+"""Hostile entries for the sandbox's tests: each one tries something and says what happened.
+
+This module runs inside the sandbox. `main` writes one JSON object {attack: "allowed: ..." | "blocked: ..."} to its
+first descriptor; an attack that kills the process leaves the object unwritten.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import mmap
+import os
+import resource
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.syscall.restype = ctypes.c_long
+MIB = 1 << 20
+
+
+def raw(number: int, *arguments: int) -> int:
+    """Make a raw system call or raise OSError."""
+    result = int(_libc.syscall(ctypes.c_long(number), *[ctypes.c_long(value) for value in arguments]))
+    if result < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return result
+
+
+def read(path: str) -> Callable[[dict[str, Any]], object]:
+    """Return an attack that reads a file."""
+
+    def attack(_: dict[str, Any]) -> object:
+        with open(path, "rb") as file:
+            return file.read(20)
+
+    return attack
+
+
+def listing(path: str) -> Callable[[dict[str, Any]], object]:
+    """Return an attack that lists a folder."""
+    return lambda _: os.listdir(path)
+
+
+def write(path: str) -> Callable[[dict[str, Any]], object]:
+    """Return an attack that writes a file."""
+
+    def attack(_: dict[str, Any]) -> object:
+        with open(path, "wb") as file:
+            return file.write(b"x")
+
+    return attack
+
+
+def connect_loopback(facts: dict[str, Any]) -> object:
+    with socket.socket() as client:
+        client.settimeout(2)
+        client.connect(("127.0.0.1", facts["port"]))
+    return "connected"
+
+
+def abstract_socket(facts: dict[str, Any]) -> object:
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect("\0" + facts["abstract"])
+    return "connected"
+
+
+def fork(_: dict[str, Any]) -> object:
+    child = os.fork()
+    if child == 0:
+        os._exit(0)
+    return os.waitpid(child, 0)
+
+
+def raise_address_space(_: dict[str, Any]) -> object:
+    return resource.setrlimit(resource.RLIMIT_AS, (-1, -1))
+
+
+def raise_open_files(_: dict[str, Any]) -> object:
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    return resource.setrlimit(resource.RLIMIT_NOFILE, (hard + 1, hard + 1))
+
+
+BLOCKED: dict[str, Callable[[dict[str, Any]], object]] = {
+    "connect to loopback": connect_loopback,
+    "resolve a name": lambda _: socket.getaddrinfo("example.org", 443),
+    "connect to an abstract socket": abstract_socket,
+    "make a socket": lambda _: socket.socket(),
+    "make a netlink socket": lambda _: socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0),
+    "make a socket pair": lambda _: socket.socketpair(),
+    "read /etc/shadow": read("/etc/shadow"),
+    "read /etc/passwd": read("/etc/passwd"),
+    "read a secret": lambda facts: read(facts["secret"])(facts),
+    "list the home": lambda facts: os.listdir(facts["home"]),
+    "list the root": listing("/"),
+    "read the environment of pid 1": read("/proc/1/environ"),
+    "read the memory of pid 1": read("/proc/1/mem"),
+    "list the root of pid 1": listing("/proc/1/root/"),
+    "list the descriptors of pid 1": listing("/proc/1/fd"),
+    "write its own memory file": write("/proc/self/mem"),
+    "write to the root": write("/intruder"),
+    "write to /usr": write("/usr/intruder"),
+    "write to a package": lambda facts: write(facts["package"] + "/intruder.py")(facts),
+    "write a kernel setting": write("/proc/sys/kernel/core_pattern"),
+    "write its oom score": write("/proc/self/oom_score_adj"),
+    "kill the host's parent": lambda facts: os.kill(facts["parent"], signal.SIGKILL),
+    "kill pid 1": lambda _: os.kill(1, signal.SIGKILL),
+    "kill everything": lambda _: os.kill(-1, signal.SIGKILL),
+    "signal a thread of pid 1": lambda _: raw(234, 1, 1, signal.SIGKILL),
+    "open a pidfd": lambda _: os.pidfd_open(1),
+    "fork": fork,
+    "vfork": lambda _: raw(58),
+    "clone a process": lambda _: raw(56, signal.SIGCHLD, 0, 0, 0, 0),
+    "clone3": lambda _: raw(435, 0, 0),
+    "run a shell": lambda _: os.execv("/bin/sh", ["sh", "-c", "id"]),
+    "become root": lambda _: os.setuid(0),
+    "become another user": lambda _: os.setresuid(1, 1, 1),
+    "raise the memory limit": raise_address_space,
+    "raise the descriptor limit": raise_open_files,
+    "make a device node": lambda _: os.mknod("/scratch/device", 0o60600, os.makedev(8, 0)),
+    "make shared memory": lambda _: raw(29, 1, 4096, 0o1666),
+    "make a memfd": lambda _: os.memfd_create("x"),
+    "make a message queue": lambda _: raw(240, 0, 0, 0, 0),
+    "move to other cores": lambda _: os.sched_setaffinity(0, range(os.cpu_count() or 1)),
+    "raise its priority": lambda _: os.nice(-5),
+    "become traceable": lambda _: raw(157, 4, 1, 0, 0, 0),
+    "watch files": lambda _: raw(254, 0, 0, 0),
+    "inject a terminal key": lambda _: raw(16, 0, 0x5412, 0),
+    "change the host name": lambda _: raw(170, 0, 0),
+}
+
+FATAL: dict[str, Callable[[dict[str, Any]], object]] = {
+    "ptrace": lambda _: raw(101, 0, 1, 0, 0),
+    "process_vm_readv": lambda _: raw(310, 1, 0, 0, 0, 0, 0),
+    "process_vm_writev": lambda _: raw(311, 1, 0, 0, 0, 0, 0),
+    "unshare": lambda _: raw(272, 0x10000000),
+    "setns": lambda _: raw(308, 0, 0),
+    "mount": lambda _: raw(165, 0, 0, 0, 0, 0),
+    "chroot": lambda _: raw(161, 0),
+    "bpf": lambda _: raw(321, 0, 0, 0),
+    "io_uring_setup": lambda _: raw(425, 1, 0),
+    "userfaultfd": lambda _: raw(323, 0),
+    "perf_event_open": lambda _: raw(298, 0, 0, 0, 0, 0),
+    "open_by_handle_at": lambda _: raw(304, 0, 0, 0),
+    "keyctl": lambda _: raw(250, 0, 0, 0),
+    "pidfd_getfd": lambda _: raw(438, 0, 0, 0),
+    "x32 call": lambda _: raw(0x40000000 + 39),
+}
+
+
+def _attempt(attack: Callable[[dict[str, Any]], object], facts: dict[str, Any]) -> str:
+    try:
+        return f"allowed: {str(attack(facts))[:100]}"
+    except BaseException as error:
+        return f"blocked: {type(error).__name__}: {str(error)[:100]}"
+
+
+def main(descriptors: tuple[int, ...], argument: bytes) -> None:
+    """Run the attacks named in the request and write what happened to the first descriptor."""
+    facts = json.loads(argument)
+    table = {**BLOCKED, **FATAL, **MEASURED}
+    result = {name: _attempt(table[name], facts) for name in facts["attacks"]}
+    os.write(descriptors[0], json.dumps(result).encode())
+
+
+def _descriptors(_: dict[str, Any]) -> object:
+    found = []
+    for number in range(256):
+        try:
+            os.fstat(number)
+        except OSError:
+            continue
+        found.append(number)
+    return found
+
+
+def _thread_bomb(_: dict[str, Any]) -> object:
+    count = 0
+    try:
+        for _ in range(2000):
+            threading.Thread(target=time.sleep, args=(30,), daemon=True).start()
+            count += 1
+    except RuntimeError:
+        return count
+    return "unlimited"
+
+
+def _memory_bomb(_: dict[str, Any]) -> object:
+    kept = []
+    try:
+        while len(kept) < 64:
+            kept.append(bytearray(64 * MIB))
+    except MemoryError:
+        return len(kept) * 64
+    return "unlimited"
+
+
+def _fill_scratch(_: dict[str, Any]) -> object:
+    written = 0
+    try:
+        for index in range(64):
+            with open(f"/scratch/{index}", "wb") as file:
+                written += file.write(bytes(MIB))
+    except OSError:
+        return written // MIB
+    return "unlimited"
+
+
+def _large_file(_: dict[str, Any]) -> object:
+    written = 0
+    try:
+        with open("/scratch/large", "wb", buffering=0) as file:
+            while written < 64 * MIB:
+                written += file.write(bytes(MIB))
+    except OSError:
+        return written // MIB
+    return "unlimited"
+
+
+def _hoard_descriptors(_: dict[str, Any]) -> object:
+    count = 0
+    try:
+        while count < 100_000:
+            os.dup(0)
+            count += 1
+    except OSError:
+        return count
+    return "unlimited"
+
+
+def _executable_memory(_: dict[str, Any]) -> object:
+    with mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE) as area:
+        area.write(b"x")
+    return "written"
+
+
+def _thread_works(_: dict[str, Any]) -> object:
+    done = []
+    thread = threading.Thread(target=lambda: done.append(1))
+    thread.start()
+    thread.join()
+    return done
+
+
+MEASURED: dict[str, Callable[[dict[str, Any]], object]] = {
+    "descriptors": _descriptors,
+    "working folder": lambda _: os.getcwd(),
+    "pids": lambda _: sorted(int(name) for name in os.listdir("/proc") if name.isdigit()),
+    "interfaces": lambda _: [name for _, name in socket.if_nameindex()],
+    "host name": lambda _: os.uname().nodename,
+    "identity": lambda _: [os.getuid(), os.geteuid(), os.getgid(), os.getgroups()],
+    "cores": lambda _: sorted(os.sched_getaffinity(0)),
+    "thread bomb": _thread_bomb,
+    "memory bomb": _memory_bomb,
+    "fill scratch": _fill_scratch,
+    "large file": _large_file,
+    "hoard descriptors": _hoard_descriptors,
+    "use memory": _executable_memory,
+    "use a thread": _thread_works,
+    "write to scratch": write("/scratch/file"),
+    "read a bind": read("/bundle/file.txt"),
+    "write to a bind": write("/bundle/file.txt"),
+    "list a bind": listing("/bundle"),
+}
+
+
+def spin(_: tuple[int, ...], argument: bytes) -> NoReturn:
+    """Burn CPU for ever; with an argument, deaf to SIGXCPU."""
+    if argument:
+        signal.signal(signal.SIGXCPU, signal.SIG_IGN)
+    while True:
+        pass
+
+
+def sleep(_: tuple[int, ...], __: bytes) -> None:
+    """Do nothing for a long time."""
+    time.sleep(600)
+
+
+def flood(_: tuple[int, ...], __: bytes) -> NoReturn:
+    """Write to standard output for ever."""
+    while True:
+        os.write(1, b"flood " * 1000)
+
+
+def fork_bomb(_: tuple[int, ...], __: bytes) -> NoReturn:
+    """Fork for ever, swallowing every error."""
+    while True:
+        try:
+            os.fork()
+        except OSError:
+            time.sleep(0.001)
+
+
+def eat_memory(_: tuple[int, ...], __: bytes) -> None:
+    """Allocate without end and without catching the error."""
+    kept = []
+    while True:
+        kept.append(bytearray(64 * MIB))
+
+
+def misbehave(_: tuple[int, ...], argument: bytes) -> None:
+    """End in the way the argument names."""
+    match argument:
+        case b"segfault":
+            ctypes.string_at(0)
+        case b"abort":
+            os.abort()
+        case b"kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case b"exit":
+            sys.exit(7)
+        case b"exit immediately":
+            os._exit(9)
+        case b"exit text":
+            sys.exit("a reason")
+        case b"raise":
+            print("about to raise")
+            raise ValueError("the reason")
+        case b"print":
+            print("hello")
+            print("world", file=sys.stderr)
+
+
+def environment(descriptors: tuple[int, ...], _: bytes) -> None:
+    """Write the environment to the first descriptor."""
+    os.write(descriptors[0], json.dumps(dict(os.environ)).encode())
+
+
+def count(descriptors: tuple[int, ...], _: bytes) -> NoReturn:
+    """Count in shared memory, from two threads, for ever."""
+    with mmap.mmap(descriptors[0], 4096) as area:
+
+        def run(offset: int) -> NoReturn:
+            value = 0
+            while True:
+                value += 1
+                area[offset : offset + 8] = value.to_bytes(8, "little")
+
+        threading.Thread(target=run, args=(0,), daemon=True).start()
+        run(8)
+
+
+def deface(descriptors: tuple[int, ...], _: bytes) -> None:
+    """Try every way to change the sealed memory in the first descriptor; report to the second."""
+    number = descriptors[0]
+    with mmap.mmap(number, 0, access=mmap.ACCESS_READ) as view:
+        content = view[:16].hex()
+
+    def reopened(action: Callable[[int], object]) -> object:
+        again = os.open(f"/proc/self/fd/{number}", os.O_RDWR)
+        try:
+            return action(again)
+        finally:
+            os.close(again)
+
+    def remap(descriptor: int) -> object:
+        with mmap.mmap(descriptor, 4096) as area:
+            area[0:1] = b"X"
+        return "mapped"
+
+    def make_writable(descriptor: int) -> object:
+        address = raw(9, 0, 4096, mmap.PROT_READ, mmap.MAP_SHARED, descriptor, 0)
+        return raw(10, address, 4096, mmap.PROT_READ | mmap.PROT_WRITE)
+
+    def punch(descriptor: int) -> object:
+        return raw(285, descriptor, 3, 0, 4096)
+
+    actions: dict[str, Callable[[int], object]] = {
+        "write": lambda descriptor: os.pwrite(descriptor, b"X", 0),
+        "map": remap,
+        "protect": make_writable,
+        "punch": punch,
+        "truncate": lambda descriptor: os.ftruncate(descriptor, 0),
+        "grow": lambda descriptor: os.ftruncate(descriptor, 1 << 20),
+    }
+    result = {"content": content}
+    for name, action in actions.items():
+        result[name] = _attempt(lambda _, act=action: act(number), {})
+        result[f"{name} reopened"] = _attempt(lambda _, act=action: reopened(act), {})
+    os.write(descriptors[1], json.dumps(result).encode())
+
+
+ENTRIES = {
+    name: f"sandbox_attacks:{function}"
+    for name, function in {
+        "attack": "main",
+        "spin": "spin",
+        "sleep": "sleep",
+        "flood": "flood",
+        "fork_bomb": "fork_bomb",
+        "eat_memory": "eat_memory",
+        "misbehave": "misbehave",
+        "count": "count",
+        "deface": "deface",
+        "environment": "environment",
+    }.items()
+}

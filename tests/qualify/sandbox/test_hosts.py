@@ -1,0 +1,166 @@
+"""Hosts and deaths: what is missing is named, what dies takes its children along, and nothing stays behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sandbox_battery
+
+from config.errors import HostError
+from qualify.sandbox.client import Zygote
+from qualify.sandbox.doctor_probe import LayerState, probe_layers
+from qualify.sandbox.layers import LAYERS
+from qualify.sandbox.outcome import OutcomeKind
+from qualify.sandbox.policy import SandboxPolicy
+
+PROGRAM = Path(__file__).with_name("sandbox_poor_host.py")
+ENVIRONMENT = {"PYTHONPATH": str(sandbox_battery.ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def _run(mode: str) -> dict[str, Any]:
+    command = [sys.executable, str(PROGRAM), mode]
+    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
+
+
+def _wait_until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until, "condition never held"
+        time.sleep(0.005)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def _descendants(pid: int) -> list[int]:
+    found = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        for child in (task / "children").read_text().split():
+            found += [int(child), *_descendants(int(child))]
+    return found
+
+
+@pytest.mark.parametrize("layer", ["userns", "proc"])
+def test_a_host_without_a_layer_is_told_which(layer: str) -> None:
+    """Where a layer cannot be had, nothing runs, and the error names the layer and the fix."""
+    answer = _run(layer)
+    assert answer["code"] == "SANDBOX_LAYER_MISSING"
+    assert answer["layer"] == layer
+    assert answer["hint"] == LAYERS[layer].fix
+    assert answer["probe"][layer] == LayerState.MISSING
+    assert answer["probe"]["seccomp"] == LayerState.UNKNOWN
+
+
+def test_a_container_whose_only_user_is_root_works() -> None:
+    """Root of a container without other users runs children too: outside it is an ordinary user."""
+    answer = _run("container root")
+    assert answer["outcome"] == "exited with status 0"
+    assert answer["probe"]["verify"] == LayerState.PRESENT
+
+
+def test_the_probe_reports_every_layer_of_this_host() -> None:
+    """On a host that runs the suite every layer is present, except a cgroup that nobody delegated."""
+    findings = {finding.name: finding.state for finding in probe_layers()}
+    assert list(findings) == list(LAYERS)
+    assert findings.pop("cgroup") in {LayerState.PRESENT, LayerState.ABSENT}
+    assert set(findings.values()) == {LayerState.PRESENT}
+
+
+def test_the_death_of_the_fork_server_kills_its_children() -> None:
+    """Children of a killed fork server die, and their holders get an error of the host."""
+    zygote = sandbox_battery.start_zygote()
+    children = [zygote.spawn("sleep", SandboxPolicy()) for _ in range(3)]
+    children[0].freeze()
+    tree = _descendants(zygote.pid)
+    assert len(tree) == 9  # stage 1, pid 1 and pid 2 of each
+    os.kill(zygote.pid, signal.SIGKILL)
+    _wait_until(lambda: not any(map(_alive, tree)))
+    for child in children:
+        with pytest.raises(HostError) as caught:
+            child.wait(10)
+        assert caught.value.code == "SANDBOX_ZYGOTE_GONE"
+        child.close()
+    with pytest.raises(HostError) as caught:
+        zygote.spawn("sleep", SandboxPolicy())
+    assert caught.value.code == "SANDBOX_ZYGOTE_GONE"
+    zygote.close()
+
+
+def test_the_death_of_the_client_ends_everything() -> None:
+    """A client killed with SIGKILL leaves neither fork server nor children, frozen ones included."""
+    with subprocess.Popen(
+        [sys.executable, str(PROGRAM), "client to kill"], env=ENVIRONMENT, stdout=subprocess.PIPE, text=True
+    ) as client:
+        assert client.stdout is not None
+        pids = json.loads(client.stdout.readline())
+        tree = [pids["zygote"], *_descendants(pids["zygote"])]
+        assert set(pids["children"]) < set(tree)
+        assert all(map(_alive, tree))
+        client.kill()
+        client.wait()
+    _wait_until(lambda: not any(map(_alive, tree)))
+
+
+def test_closing_the_fork_server_ends_its_children() -> None:
+    """`close` returns when nothing is left."""
+    zygote = sandbox_battery.start_zygote()
+    child = zygote.spawn("spin", SandboxPolicy())
+    tree = [zygote.pid, *_descendants(zygote.pid)]
+    zygote.close()
+    zygote.close()
+    assert not any(map(_alive, tree))
+    assert child.wait(5).kind is OutcomeKind.KILLED
+
+
+def test_dropping_a_run_ends_it(zygote: Zygote) -> None:
+    """Leaving the `with` block of a child kills and reaps it."""
+    with zygote.spawn("spin", SandboxPolicy()) as child:
+        pid = child.host_pid
+        assert _alive(pid)
+    assert not _alive(pid)
+
+
+def test_a_hundred_bad_children_leave_nothing_behind(zygote: Zygote) -> None:
+    """After a hundred crashing, hanging and flooding children no process, descriptor or mount is left; the next runs."""
+    quick = SandboxPolicy(wall_seconds=0.05, memory_bytes=64 << 20, output_bytes=8192, processes=4)
+    bad = [
+        *(("misbehave", how) for how in (b"segfault", b"abort", b"kill", b"raise", b"exit immediately")),
+        ("eat_memory", b""),
+        ("flood", b""),
+        ("fork_bomb", b""),
+        ("sleep", b""),
+        ("spin", b"deaf"),
+    ]
+    with zygote.spawn("misbehave", quick, argument=b"exit") as child:
+        child.wait()
+    before = _footprint(zygote)
+    for _ in range(10):
+        for entry, argument in bad:
+            with zygote.spawn(entry, quick, argument=argument) as child:
+                assert not child.wait(10).ok
+    _wait_until(lambda: _footprint(zygote) == before, 5)
+    with zygote.spawn("misbehave", quick, argument=b"print") as child:
+        assert child.wait(10).ok
+
+
+def _footprint(zygote: Zygote) -> tuple[int, int, int, list[int]]:
+    """Return descriptors here and there, mounts, and processes below the fork server."""
+    mounts = len(Path("/proc/self/mountinfo").read_text().splitlines())
+    ours, theirs = (len(os.listdir(f"/proc/{pid}/fd")) for pid in (os.getpid(), zygote.pid))
+    return ours, theirs, mounts, _descendants(zygote.pid)

@@ -1,0 +1,50 @@
+"""`qualify.sandbox.policy`: only sensible policies exist."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from config.errors import InternalError
+from qualify.sandbox.policy import SandboxPolicy
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"memory_bytes": 0},
+        {"cpu_seconds": 0},
+        {"cpu_seconds": True},
+        {"cpu_seconds": 1.5},
+        {"wall_seconds": 0.0},
+        {"wall_seconds": math.inf},
+        {"wall_seconds": math.nan},
+        {"output_bytes": 1},
+        {"processes": 0},
+        {"open_files": 3},
+        {"cores": (-1,)},
+        {"readonly": (("relative", "/bundle"),)},
+        {"readonly": (("/tmp/../etc", "/bundle"),)},
+        {"readonly": (("/tmp", "/usr/lib"),)},
+        {"readonly": (("/tmp", "/"),)},
+        {"readonly": (("/tmp", "/proc"),)},
+        {"readonly": tuple((f"/tmp/{n}", f"/{n}") for n in range(65))},
+        {"waive": ("userns",)},
+        {"waive": ("no such layer",)},
+    ],
+)
+def test_nonsense_is_refused(fields: dict[str, Any]) -> None:
+    """A policy with a limit, path or waiver that makes no sense cannot be made."""
+    with pytest.raises(InternalError) as caught:
+        SandboxPolicy(**fields)
+    assert caught.value.code == "SANDBOX_BAD_POLICY"
+
+
+def test_waived_layers_are_not_required_but_tried() -> None:
+    """Waiving a layer accepts its absence and still uses it where it exists."""
+    policy = SandboxPolicy(waive=("landlock",))
+    assert not policy.requires("landlock")
+    assert policy.attempts("landlock")
+    assert policy.requires("seccomp")
