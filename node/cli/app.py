@@ -292,9 +292,7 @@ def config_show(
 @receipt_app.command("verify")
 def receipt_verify(
     file: Annotated[str, typer.Argument(metavar="FILE", help="A receipt (DSSE envelope).")],
-    key: Annotated[
-        str | None, typer.Option("--key", metavar="HEX", help="Public key that must have signed.", show_default=False)
-    ] = None,
+    key: Annotated[str, typer.Option("--key", metavar="HEX", help="Public receipt key that must have signed.")],
     json: options.Json = False,
 ) -> None:
     """Check the signature and form of a receipt and print what it says."""

@@ -11,25 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from intake.scan import scan_directory
-
 from chain.payload import Payload, encode_payload
 from config.errors import ConfigurationError, ErrorDocument, IntakeError, SourceLocation
-from intake.content_hash import hash_tree
 
 if TYPE_CHECKING:
     from chain.client import ChainClient
     from chain.commitments import CommitmentReceipt
     from chain.signer import Signer
-
-
-class BundleRejectedError(IntakeError):
-    """A bundle that a validator would refuse; the error is the first of `findings`."""
-
-    def __init__(self, findings: tuple[ErrorDocument, ...]) -> None:
-        first = findings[0]
-        super().__init__(first.code, first.message, hint=first.hint, location=location_of(first.location))
-        self.findings = findings
 
 
 @dataclass(frozen=True)
@@ -41,12 +29,12 @@ class Prepared:
     payload: bytes
 
 
-def location_of(text: str) -> SourceLocation | None:
-    """Return the location that `text` (`path` or `path:line`) names."""
-    if not text:
-        return None
-    path, colon, line = text.rpartition(":")
-    return SourceLocation(path, int(line)) if colon and line.isdigit() else SourceLocation(text)
+def refusal_of(finding: ErrorDocument) -> IntakeError:
+    """Return the error that a finding was written from."""
+    path, colon, line = finding.location.rpartition(":")
+    numbered = bool(colon) and line.isdigit()
+    place = SourceLocation(path, int(line)) if numbered else SourceLocation(finding.location)
+    return IntakeError(finding.code, finding.message, hint=finding.hint, location=place if finding.location else None)
 
 
 def bundle_folder(bundle: str) -> Path:
@@ -62,11 +50,18 @@ def bundle_folder(bundle: str) -> Path:
 def prepare(folder: Path, url: str, *, allow_loopback_http: bool) -> Prepared:
     """Hash and check the tree and encode payload v1.
 
-    Raises `BundleRejectedError`, `IntakeError` (a tree without a hash) and `ConfigurationError` (PAYLOAD_INVALID).
+    Raises `BundleRefused` (with all findings), `IntakeError` (a tree without a hash), `ConfigurationError`
+    (PAYLOAD_INVALID).
     """
+
+    from intake.scan import scan_directory
+
+    from intake.content_hash import hash_tree
+    from intake.refusal import BundleRefused
+
     findings = scan_directory(folder)
     if findings:
-        raise BundleRejectedError(findings)
+        raise BundleRefused(refusal_of(findings[0]), findings)
     content_hash = hash_tree(folder).hex
     payload = encode_payload(Payload(content_hash, url), allow_loopback_http=allow_loopback_http)
     return Prepared(content_hash, url, payload)

@@ -93,8 +93,9 @@ async def _show(settings: Settings, wanted: Wanted, node_state: str | None, outp
                 _print_all(rows, output)
                 break
             for row in rows:
-                if shown.get(row.id) != row:
-                    shown[row.id] = row
+                steady = msgspec.structs.replace(row, rounds_left=0)  # a countdown is no change
+                if shown.get(row.id) != steady:
+                    shown[row.id] = steady
                     _print_change(row, output)
             if rows and all(row.final for row in rows):
                 break
@@ -166,11 +167,12 @@ def _from_node(submission: SubmissionStatus) -> Standing:
 
 
 def _print_all(rows: tuple[Standing, ...], output: Output) -> None:
+    if not rows and not output.as_json:
+        output.note("nothing is known of this hotkey or content hash on this subnet")
+        return
     cells = [(str(row.block), row.content_hash or "sealed", _stage_text(row), row.code, row.blame) for row in rows]
     listing = table(("block", "content hash", "stage", "code", "blame"), cells)
     output.result(rows, lambda console: console.print(listing))
-    if not rows:
-        output.note("nothing is known of this hotkey or content hash on this subnet")
 
 
 def _print_change(row: Standing, output: Output) -> None:

@@ -1,0 +1,196 @@
+"""chain-package, chain-submit and chain-status against a real local chain, as a miner uses them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from chain.devnet.genesis_document import Genesis, NeuronSpec
+from chain.wallet import create_wallet
+
+if TYPE_CHECKING:
+    from tests.node.cli.conftest import RunCli
+
+EXAMPLE = Path(__file__).parents[3] / "examples" / "silu_fast"
+URL = "http://127.0.0.1:9/archive.tar.gz"
+NETUID = "2"
+
+
+@pytest.fixture(scope="module")
+def wallets(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two wallets: `miner` is registered on the chain below, `stranger` is not."""
+    folder = tmp_path_factory.mktemp("wallets")
+    for name in ("miner", "stranger"):
+        create_wallet(folder, name, "default", seed=f"//{name}")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def endpoint(tmp_path_factory: pytest.TempPathFactory, wallets: Path) -> Iterator[str]:
+    """The URL of a local chain that `cacheon devnet` serves."""
+    miner = create_wallet(wallets, "miner", "default", seed="//miner")
+    genesis = Genesis(netuid=int(NETUID), neurons=(NeuronSpec(miner.hotkey_address, miner.coldkey_address),))
+    file = tmp_path_factory.mktemp("chain") / "genesis.json"
+    file.write_bytes(msgspec.json.encode(genesis))
+    command = [
+        sys.executable,
+        "-m",
+        "node.cli.main",
+        "devnet",
+        "--port",
+        "0",
+        "--block-time",
+        "0.1",
+        "--genesis",
+        str(file),
+    ]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as chain:
+        assert chain.stdout is not None
+        yield chain.stdout.readline().strip()
+        chain.terminate()
+        assert chain.wait(30) == 0
+
+
+@pytest.fixture
+def flags(endpoint: str, wallets: Path) -> list[str]:
+    """The flags that name chain and wallet."""
+    return [
+        "--network",
+        "devnet",
+        "--endpoint",
+        endpoint,
+        "--netuid",
+        NETUID,
+        "--wallet-path",
+        str(wallets),
+        "--wallet",
+        "miner",
+    ]
+
+
+def test_package_lists_what_the_hash_covers(cli: RunCli, tmp_path: Path) -> None:
+    """The archive is written under its hash, twice the same, and every file is listed."""
+    first = cli("chain-package", str(EXAMPLE), "--json").document["data"]
+    second = cli("chain-package", str(EXAMPLE), "--out", "again.tar.gz", "--json").document["data"]
+    assert first["archive"] == str(tmp_path / f"{first['content_hash']}.tar.gz")
+    assert Path(first["archive"]).read_bytes() == (tmp_path / "again.tar.gz").read_bytes()
+    assert second["archive_sha256"] == first["archive_sha256"]
+    assert {file["path"] for file in first["files"]} >= {"manifest.toml", "kernels/silu_and_mul.py"}
+
+
+def test_package_refuses_like_a_validator(cli: RunCli, tmp_path: Path) -> None:
+    """A bundle that a validator would refuse is refused with code, place and exit code 3."""
+    bundle = tmp_path / "bundle"
+    (bundle / "kernels").mkdir(parents=True)
+    for name in ("manifest.toml", "metadata/silu.json"):
+        (bundle / name).parent.mkdir(exist_ok=True)
+        (bundle / name).write_bytes((EXAMPLE / name).read_bytes())
+    (bundle / "kernels" / "silu_and_mul.py").write_text(
+        "import subprocess\n\n\ndef silu_and_mul(x, out):\n    pass\n", "utf-8"
+    )
+    packed = cli("chain-package", str(bundle), "--json")
+    assert packed.code == 3
+    assert packed.document["error"]["blame"] == "miner"
+    assert packed.document["error"]["location"] == "kernels/silu_and_mul.py:1"
+    submitted = cli("chain-submit", str(bundle), "--url", URL, "--network", "devnet", "--dry-run", "--json")
+    assert submitted.document["error"] == packed.document["error"]
+
+
+def test_package_of_nothing(cli: RunCli) -> None:
+    """A folder that does not exist is a usage error."""
+    ran = cli("chain-package", "nowhere")
+    assert ran.code == 2
+    assert ran.err.startswith("error[BUNDLE_FOLDER_MISSING]")
+
+
+def test_dry_run_signs_nothing(cli: RunCli) -> None:
+    """--dry-run needs neither chain nor wallet and shows the exact payload."""
+    ran = cli("chain-submit", str(EXAMPLE), "--url", URL, "--network", "devnet", "--dry-run", "--json")
+    data = ran.document["data"]
+    assert ran.code == 0
+    assert data["payload"] == f'{{"v":1,"h":"{data["content_hash"]}","u":"{URL}"}}'
+    assert data["payload_bytes"] == len(data["payload"])
+
+
+def test_loopback_urls_are_for_the_devnet_only(cli: RunCli) -> None:
+    """On a public network a plain loopback URL is refused before anything is signed."""
+    ran = cli("chain-submit", str(EXAMPLE), "--url", URL, "--network", "finney", "--dry-run")
+    assert ran.code == 2
+    assert ran.err.startswith("error[PAYLOAD_INVALID]")
+
+
+def test_submit_and_follow(cli: RunCli, flags: list[str]) -> None:
+    """A submission is sealed, then revealed; --watch ends when it is, and every line is an envelope."""
+    submitted = cli(
+        "chain-submit", str(EXAMPLE), "--url", URL, "--blocks-until-reveal", "30", *flags, "--json"
+    ).document
+    assert submitted["ok"], submitted
+    identity, content_hash = submitted["data"]["id"], submitted["data"]["content_hash"]
+    sealed = cli("chain-status", identity, *flags, "--json")
+    assert sealed.code == 7
+    assert [row["stage"] for row in sealed.document["data"]] == ["sealed"]
+    watched = cli("chain-status", identity, "--watch", *flags, "--json")
+    lines = [json.loads(line) for line in watched.out.splitlines()]
+    assert watched.code == 0
+    assert all(line["schema"] == "cacheon.chain-status.v1" and line["ok"] for line in lines)
+    assert lines[-1]["data"]["stage"] == "revealed"
+    assert lines[-1]["data"]["content_hash"] == content_hash
+    assert lines[-1]["data"]["url"] == URL
+    table = cli("chain-status", *flags)
+    assert table.code == 0
+    assert "revealed" in table.out
+
+
+def test_unregistered_hotkey(cli: RunCli, flags: list[str]) -> None:
+    """A hotkey that the subnet does not know is a wallet error, and nothing is committed."""
+    ran = cli("chain-submit", str(EXAMPLE), "--url", URL, *flags, "--wallet", "stranger", "--json")
+    assert ran.code == 4
+    assert ran.document["error"]["code"] == "HOTKEY_NOT_REGISTERED"
+    assert ran.document["error"]["hint"]
+
+
+def test_missing_wallet(cli: RunCli, flags: list[str]) -> None:
+    """A wallet that does not exist is named by its path."""
+    ran = cli("chain-submit", str(EXAMPLE), "--url", URL, *flags, "--wallet", "nobody", "--json")
+    assert ran.code == 4
+    assert ran.document["error"]["code"] == "WALLET_NOT_FOUND"
+    assert "nobody" in ran.document["error"]["message"]
+
+
+def test_wrong_netuid(cli: RunCli, flags: list[str]) -> None:
+    """A subnet that does not exist is a chain error that lists those that do."""
+    for command in (("chain-submit", str(EXAMPLE), "--url", URL), ("chain-status",)):
+        ran = cli(*command, *flags, "--netuid", "77", "--json")
+        assert ran.code == 4
+        assert ran.document["error"]["code"] == "SUBNET_NOT_FOUND"
+        assert NETUID in ran.document["error"]["message"]
+
+
+def test_unreachable_endpoint(cli: RunCli, flags: list[str]) -> None:
+    """A chain that does not answer is a network error: try again later."""
+    for command in (("chain-submit", str(EXAMPLE), "--url", URL), ("chain-status",)):
+        arguments = [text if not text.startswith("ws://") else "ws://127.0.0.1:9" for text in flags]
+        ran = cli(*command, *arguments, "--json")
+        assert ran.code == 5
+        assert ran.document["error"]["code"] == "CHAIN_UNREACHABLE"
+
+
+def test_a_bad_id_is_refused(cli: RunCli, flags: list[str]) -> None:
+    """Text that is neither an id nor a hash is a usage error."""
+    ran = cli("chain-status", "hotkey:nonsense", *flags)
+    assert ran.code == 2
+    assert ran.err.startswith("error[SUBMISSION_ID_INVALID]")
+
+
+def test_port_in_use(cli: RunCli, endpoint: str) -> None:
+    """A second chain on the same port says so."""
+    ran = cli("devnet", "--port", endpoint.rpartition(":")[2])
+    assert ran.code == 6
+    assert ran.err.startswith("error[PORT_IN_USE]")

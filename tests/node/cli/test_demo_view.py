@@ -1,0 +1,59 @@
+"""What the demo shows at the end."""
+
+from __future__ import annotations
+
+import io
+
+from rich.console import Console
+
+from node.cli.actions import demo
+from node.demo.cast import CAST
+from node.demo.prepare import example_folder
+from node.demo.result import ChainWeight, DemoResult, PlayerResult
+
+
+def outcome() -> DemoResult:
+    """An outcome as it must be."""
+    players = tuple(
+        PlayerResult(
+            miner=player.wallet,
+            example=player.example,
+            what=player.what,
+            hotkey=f"5Hotkey{player.number}" + "x" * 40,
+            content_hash="",
+            state="",
+            code=player.expected[0],
+            blame="" if player.wins else "miner",
+            detail="",
+            lower_ppm=1_310_000 if player.wins else 0,
+            upper_ppm=0 if player.wins else 1_020_000,
+            weight_ppm=1_000_000 if player.wins else 0,
+            expected=player.expected,
+            as_expected=True,
+        )
+        for player in CAST
+    )
+    weights = (ChainWeight(2, players[0].hotkey, 65535, 1_000_000),)
+    return DemoResult("/s", 70, players, "activation.silu_and_mul", players[0].hotkey, 321, weights, 1, ())
+
+
+def test_the_outcome_fits_and_says_it_all() -> None:
+    """Every miner has one row with verdict, blame, bound and weight, within 100 columns."""
+    stream = io.StringIO()
+    demo.show(Console(file=stream, width=100), outcome())
+    lines = stream.getvalue().splitlines()
+    assert max(len(line.rstrip()) for line in lines) <= 100
+    text = "\n".join(lines)
+    for player in CAST:
+        assert any(player.wallet in line and player.expected[0][:12] in line for line in lines)
+    assert "at least 1.31x" in text
+    assert "at most 1.02x" in text
+    assert "100 %" in text
+    assert "read back from the chain at block 321" in text
+
+
+def test_every_example_exists() -> None:
+    """The cast submits bundles that are there, and exactly one player wins."""
+    for player in CAST:
+        assert (example_folder(player.example) / "manifest.toml").is_file()
+    assert sum(player.wins for player in CAST) == 1
