@@ -1,0 +1,53 @@
+"""What happens to a job when a step of ours fails.
+
+Invariants
+1. The fault is reported, then the job goes back or is parked (see `node.jobs.after_fault`).
+2. Writing that down waits as long as it must: a full disk delays a job, it never loses one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import structlog
+from sqlalchemy import Connection
+
+from config.errors import CacheonError, HostError
+from node.jobs import Job, JobState, RetryBudget, StaleTokenError, after_fault
+from node.services.context import NodeContext
+from node.services.supervisor import report_fault
+from node.store.events import now_ms
+from node.store.job_rows import save
+
+_STORE_RETRY_SECONDS = 5.0
+
+
+async def job_fault(context: NodeContext, where: str, job: Job, error: Exception) -> Job | None:
+    """Report `error` and move the working `job` on. Returns the moved job, or None when it belongs to another step."""
+    if isinstance(error, StaleTokenError):
+        structlog.get_logger().info("job.dropped", where=where, submission=job.submission_id)
+        return None
+    await report_fault(context, where, error, job.submission_id)
+    while True:
+        try:
+            moved = await context.store.write(record_fault, job, error, context.attempt_budget, context.worker)
+        except StaleTokenError:
+            return None
+        except HostError as failure:
+            structlog.get_logger().error("store.waiting", code=failure.code, submission=job.submission_id)
+            await asyncio.sleep(_STORE_RETRY_SECONDS)
+        else:
+            if moved.state is JobState.PARKED:
+                structlog.get_logger().error("job.parked", submission=job.submission_id, code=moved.code)
+            return moved
+
+
+def record_fault(connection: Connection, job: Job, error: Exception, budget: RetryBudget, worker: str) -> Job:
+    """Move `job` after a fault of ours, with the fault's code and text on it."""
+    code, detail, blame = "UNEXPECTED", f"{type(error).__name__}: {error}", "internal"
+    if isinstance(error, CacheonError):
+        code, detail, blame = error.code, error.message, error.blame.value
+    moved = after_fault(
+        job, job.token, budget=budget, now_ms=now_ms(), worker=worker, code=code, detail=detail, blame=blame
+    )
+    return save(connection, job, moved)

@@ -1,0 +1,40 @@
+"""The newest finalized block that the node knows of, shared by the services that follow the chain.
+
+Invariants
+1. It only moves forward.
+2. `wait_beyond` never misses a head: it compares numbers, not signals.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from chain.blocks import BlockRef
+
+
+class HeadWatch:
+    """Announces finalized heads."""
+
+    def __init__(self) -> None:
+        self._latest: BlockRef | None = None
+        self._moved = asyncio.Condition()
+
+    @property
+    def latest(self) -> BlockRef | None:
+        """The newest finalized block seen so far."""
+        return self._latest
+
+    async def announce(self, head: BlockRef) -> None:
+        """Make `head` known; an older one changes nothing."""
+        if self._latest is not None and head.number <= self._latest.number:
+            return
+        async with self._moved:
+            self._latest = head
+            self._moved.notify_all()
+
+    async def wait_beyond(self, number: int) -> BlockRef:
+        """Return the newest head as soon as it is above `number`."""
+        async with self._moved:
+            while self._latest is None or self._latest.number <= number:
+                await self._moved.wait()
+            return self._latest

@@ -1,0 +1,167 @@
+"""The measuring worker: one attempt at a time, from the queue to its verdict.
+
+Invariants
+1. One attempt runs at any time, in its own process; its commitment is stored before its first launch is reported.
+2. The verdict is computed here by `scoring.grade` from the evidence file, never taken from the process that measured.
+3. Verdict, attempt row and job move are one transaction; the receipt's file is on disk before it.
+4. PASS moves on (once, then twice), FAIL is final, RETRY and every fault of ours spend the fault budget.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import msgspec
+import structlog
+from sqlalchemy import Connection
+
+from config.errors import GradeError, InternalError
+from node.jobs import Job, JobState, fail, transition
+from node.services.attempt_choice import Chosen, choose
+from node.services.attempt_process import Evidence, read_compressed, run_attempt
+from node.services.context import NodeContext
+from node.services.faults import job_fault, record_fault
+from node.services.receipts import ReceiptBook
+from node.store.evidence_rows import (
+    FAIL,
+    PASS,
+    AttemptRow,
+    BundleRow,
+    finish_attempt,
+    load_attempt,
+    record_receipt,
+    seal_attempt,
+)
+from node.store.job_rows import save
+from qualify.request import AttemptRequest, BundleRef
+from scoring.attempt import Reservation, read_attempt
+from scoring.grade import Verdict, grade
+from scoring.receipts import verdict_statement
+from scoring.reproduce import check_pair
+
+_START_MARGIN_SECONDS = 120.0  # imports, zygote, correctness stages and teardown, beyond the arena's own budget
+
+
+class RetryVerdictError(InternalError):
+    """The attempt was measured, and its verdict is RETRY."""
+
+
+class QualificationService:
+    """The qualification service."""
+
+    name = "qualification"
+
+    def __init__(self, context: NodeContext, receipts: ReceiptBook) -> None:
+        self._context = context
+        self._receipts = receipts
+        self._ear = context.wake.listen()
+
+    async def run(self) -> None:
+        """Measure whatever is due until cancelled."""
+        context = self._context
+        while True:
+            chosen = await context.store.write(choose, context.terms)
+            if chosen is None:
+                await self._ear.wait(context.settings.chain.poll_seconds)
+                continue
+            await self.measure(chosen)
+            context.wake.notify()
+
+    async def measure(self, chosen: Chosen) -> None:
+        """Run one chosen attempt and store what came of it."""
+        context, job = self._context, chosen.entry.job
+        log = structlog.get_logger().bind(submission=job.submission_id, role=chosen.attempt.role)
+        log.info("attempt.started", attempt=chosen.attempt.attempt_id, target=job.target_id)
+        try:
+            evidence = await run_attempt(
+                self._request(chosen), self._folder(chosen),
+                on_sealed=lambda commitment: context.store.write(
+                    seal_attempt, chosen.attempt.attempt_id, commitment
+                ),
+                deadline_seconds=context.arena.attempt_budget_seconds + _START_MARGIN_SECONDS,
+            )
+            moved = await self._conclude(chosen, evidence)
+        except Exception as error:  # noqa: BLE001 - whatever went wrong here is ours, and must not stop the worker
+            await job_fault(context, self.name, job, error)
+            await context.store.write(_lost, chosen.attempt.attempt_id, getattr(error, "code", "UNEXPECTED"))
+            return
+        log.info("attempt.graded", state=moved.state.value, code=moved.code or PASS, faults=moved.faults)
+
+    async def _conclude(self, chosen: Chosen, evidence: Evidence) -> Job:
+        context = self._context
+        verdict = await asyncio.to_thread(grade, evidence.attempt, context.arena)
+        if verdict.outcome == PASS and chosen.attempt.role == "reproduction":
+            primary = await context.store.read(load_attempt, chosen.entry.job.primary_attempt)
+            problem = await asyncio.to_thread(_pair_problem, primary, evidence)
+            if problem:
+                raise InternalError(problem, "the two attempts are no independent pair")
+        receipt = ""
+        if verdict.outcome in (PASS, FAIL):
+            statement = verdict_statement(evidence.attempt, evidence.digest, verdict)
+            receipt = await asyncio.to_thread(self._receipts.sign, statement)
+        return await context.store.write(_settle_verdict, context, chosen, evidence, verdict, receipt)
+
+    def _request(self, chosen: Chosen) -> AttemptRequest:
+        settings, submission = self._context.settings, chosen.entry.submission
+        arena = settings.qualify.arena
+        return AttemptRequest(
+            attempt_id=chosen.attempt.attempt_id,
+            role="reproduction" if chosen.attempt.role == "reproduction" else "primary",
+            target_id=chosen.attempt.target_id,
+            arena=str(Path(arena).absolute()) if arena.endswith(".toml") else arena,
+            candidate=_reference(chosen.candidate),
+            incumbent=_reference(chosen.incumbent) if chosen.incumbent is not None else None,
+            reservation=Reservation(submission.block, submission.event_index, submission.hotkey),
+            previous_attempt=chosen.attempt.previous_digest,
+            waive=settings.sandbox.waive,
+            arm_cores=settings.qualify.arm_cores,
+        )
+
+    def _folder(self, chosen: Chosen) -> Path:
+        return self._context.layout.attempts / chosen.attempt.attempt_id
+
+
+def _reference(bundle: BundleRow) -> BundleRef:
+    return BundleRef(bundle.content_hash, bundle.path, bundle.report_path)
+
+
+def _pair_problem(primary: AttemptRow, evidence: Evidence) -> str:
+    """Return why the reproduction does not reproduce the primary attempt, as a code, or ""."""
+    try:
+        first = read_attempt(read_compressed(Path(primary.path)), expected_digest=primary.digest)
+    except GradeError as error:
+        return error.code
+    return check_pair(first, evidence.attempt)
+
+
+def _settle_verdict(
+    connection: Connection, context: NodeContext, chosen: Chosen, evidence: Evidence, verdict: Verdict, receipt: str
+) -> Job:
+    """Store the graded attempt, its receipt and the job's move."""
+    job, attempt = chosen.entry.job, load_attempt(connection, chosen.attempt.attempt_id)
+    finish_attempt(connection, msgspec.structs.replace(
+        attempt, state="graded", path=evidence.path, digest=evidence.digest, outcome=verdict.outcome,
+        code=verdict.code, blame=str(verdict.blame), reason=verdict.reason, lower_ppm=verdict.lower_ppm,
+        upper_ppm=verdict.upper_ppm, launches=verdict.launches_used, receipt_digest=receipt,
+        tree_digest=evidence.attempt.identity.candidate_tree_digest,
+    ))
+    if receipt:
+        record_receipt(connection, receipt, "verdict.v1", job.submission_id)
+    reproduction = attempt.role == "reproduction"
+    which = {"reproduction_attempt" if reproduction else "primary_attempt": attempt.attempt_id}
+    if verdict.outcome == PASS:
+        to = JobState.PASSED_TWICE if reproduction else JobState.PASSED_ONCE
+        return save(connection, job, transition(job, to, job.token, faults=0, code="", blame="", detail="", **which))
+    if verdict.outcome == FAIL:
+        return save(connection, job, fail(
+            job, job.token, verdict.code, blame=str(verdict.blame), detail=verdict.reason, **which
+        ))
+    retry = RetryVerdictError(verdict.code, verdict.reason)
+    return record_fault(connection, job, retry, context.attempt_budget, context.worker)
+
+
+def _lost(connection: Connection, attempt_id: str, code: str) -> None:
+    attempt = load_attempt(connection, attempt_id)
+    if attempt.state == "running":
+        finish_attempt(connection, msgspec.structs.replace(attempt, state="lost", code=code))

@@ -1,0 +1,73 @@
+"""Signs receipts with the node's receipt key and keeps them as files named by digest.
+
+Invariants
+1. The key is made once, from the system's randomness, readable by its owner only; a key that others can read or that
+   is damaged is refused, never replaced.
+2. A receipt's file is completely on disk before its digest is handed out; the same statement gives the same file.
+3. The public half lies beside the key as `receipt.pub`, for whoever checks receipts.
+"""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+from nacl.utils import random
+
+from config.canonical import sha256_hex
+from config.errors import HostError
+from node.store.layout import StateLayout, write_durably
+from scoring.dsse import Statement, public_key, sign
+
+_SEED_BYTES = 32
+
+
+class ReceiptBook:
+    """The signing key and the folder of receipts. All methods block for one small file."""
+
+    def __init__(self, layout: StateLayout, seed: bytes) -> None:
+        self._layout = layout
+        self._seed = seed
+
+    @classmethod
+    def open(cls, layout: StateLayout) -> ReceiptBook:
+        """Load the key, or make it on the first start. Raises `HostError` (RECEIPT_KEY_UNUSABLE)."""
+        path = layout.receipt_key
+        try:
+            if not path.exists():
+                write_durably(path, random(_SEED_BYTES).hex().encode() + b"\n")
+            if stat.S_IMODE(path.stat().st_mode) & 0o077:
+                raise _unusable(path, "others can read it")
+            seed = bytes.fromhex(path.read_text("ascii").strip())
+        except (OSError, ValueError) as error:
+            raise _unusable(path, str(error)) from error
+        if len(seed) != _SEED_BYTES:
+            raise _unusable(path, "it is no Ed25519 seed of 32 bytes")
+        book = cls(layout, seed)
+        write_durably(path.with_suffix(".pub"), book.public_key.hex().encode() + b"\n", mode=0o644)
+        return book
+
+    @property
+    def public_key(self) -> bytes:
+        """The 32 public bytes that receipts verify under."""
+        return public_key(self._seed)
+
+    def sign(self, statement: Statement) -> str:
+        """Sign `statement`, store the envelope and return its digest."""
+        envelope = sign(statement, self._seed)
+        digest = sha256_hex(envelope)
+        path = self.path(digest)
+        if not path.exists():
+            write_durably(path, envelope, mode=0o644)
+        return digest
+
+    def path(self, digest: str) -> Path:
+        """Return where the receipt with that digest lies."""
+        return self._layout.receipts / f"{digest}.json"
+
+
+def _unusable(path: Path, reason: str) -> HostError:
+    return HostError(
+        "RECEIPT_KEY_UNUSABLE", f"the receipt key {path} cannot be used: {reason}",
+        hint="restore it from a backup and give it mode 0600; without a backup, move it away to start a new key",
+    )

@@ -1,0 +1,81 @@
+"""Settlements in the store: the chain of settlement events, and the crowns it leads to.
+
+Invariants
+1. `settlement_events` holds what `scoring.settle` planned, unaltered; `crown_state` replays it and is the truth.
+2. `crowns` is its read model, written in the same transaction: a crown is live until an event ends it.
+3. An event that does not follow the last one is refused, so nothing is crowned twice, whatever is repeated.
+4. A claim is a live crown seen by the weight vector (`scoring.settle.live_claims`); it has no row of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+from sqlalchemy import Connection, insert, select, update
+
+from node.store.events import append_event, now_ms
+from node.store.schema import crowns, settlement_events
+from scoring.settle import CrownState, SettlementEvent, apply_event, replay
+
+
+class CrownRow(msgspec.Struct, frozen=True):
+    """One crown. `block` is the reveal's block, from which the claim's age counts; the ratio is ppm."""
+
+    submission_id: str
+    target_id: str
+    content_hash: str
+    hotkey: str
+    block: int
+    speedup_ppm: int
+    event_digest: str
+    receipt_digest: str = ""
+    ended_by: str = ""  # the submission that retired or displaced it
+
+
+def crown_state(connection: Connection) -> CrownState:
+    """Return the state of all crowns. Raises `InternalError` (EVENT_CHAIN_BROKEN)."""
+    bodies = connection.execute(select(settlement_events.c.body).order_by(settlement_events.c.sequence)).scalars()
+    return replay(msgspec.json.decode(body, type=SettlementEvent) for body in bodies)
+
+
+def all_crowns(connection: Connection) -> list[CrownRow]:
+    """Return every crown ever awarded, oldest first."""
+    columns = [crowns.c[name] for name in CrownRow.__struct_fields__]
+    rows = connection.execute(select(*columns).order_by(crowns.c.crowned_ms, crowns.c.submission_id)).mappings()
+    return [CrownRow(**row) for row in rows]
+
+
+def record_settlement(
+    connection: Connection, events: Sequence[SettlementEvent], receipts: Mapping[str, str]
+) -> CrownState:
+    """Append settlement `events` and update the crowns; `receipts` gives the receipt digest by crowned submission.
+
+    Raises `InternalError` (EVENT_CHAIN_BROKEN) when they do not follow the stored ones.
+    """
+    state = crown_state(connection)
+    for event in events:
+        state = apply_event(state, event)
+        connection.execute(insert(settlement_events).values(
+            sequence=event.sequence, type=event.type, submission_id=event.submission_id, digest=event.digest,
+            body=msgspec.json.encode(event).decode(),
+        ))
+        match event.type:
+            case "CROWN":
+                receipt = receipts.get(event.submission_id, "")
+                connection.execute(insert(crowns).values(
+                    submission_id=event.submission_id, target_id=event.target_id,
+                    content_hash=event.order.content_hash, hotkey=event.order.hotkey, block=event.order.block,
+                    speedup_ppm=event.speedup_ppm, event_digest=event.digest, receipt_digest=receipt,
+                    crowned_ms=now_ms(),
+                ))
+            case "RETIRE" | "DISPLACE":
+                ended = crowns.c.submission_id == event.submission_id
+                connection.execute(update(crowns).where(ended).values(ended_by=event.cause))
+            case "STALE_INCUMBENT":
+                pass
+        append_event(connection, f"settlement.{event.type.lower()}", event.submission_id, {
+            "sequence": event.sequence, "digest": event.digest, "cause": event.cause, "target_id": event.target_id,
+            "speedup_ppm": event.speedup_ppm,
+        })
+    return state

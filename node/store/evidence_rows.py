@@ -1,0 +1,165 @@
+"""What was fetched, published and measured for a submission.
+
+Invariants
+1. Every fetch that ended has a row, also the failed ones, with the content hash that was really served.
+2. An attempt is graded once; its row then names the digest of the file the verdict was computed from.
+3. Only a FAIL is ever looked up for replay; a PASS is always earned anew.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from sqlalchemy import Connection, insert, select, update
+from sqlalchemy.dialects.sqlite import insert as insert_or
+
+from config.errors import InternalError
+from node.store.events import append_event, now_ms
+from node.store.schema import attempts, bundles, fetches, receipts, submissions
+
+PASS, FAIL = "PASS", "FAIL"
+
+
+class BundleRow(msgspec.Struct, frozen=True):
+    """One published bundle: `path` is its tree, `report_path` the canonical intake report."""
+
+    content_hash: str
+    bundle_id: str
+    target_id: str
+    fingerprint: str
+    path: str
+    report_path: str
+
+
+class AttemptRow(msgspec.Struct, frozen=True):
+    """One attempt. `state` is "running", "graded" or "lost"; the verdict fields are empty until graded."""
+
+    attempt_id: str
+    submission_id: str
+    role: str
+    state: str
+    content_hash: str
+    target_id: str
+    arena_digest: str
+    incumbent: str  # content hash of the incumbent bundle; "" is stock
+    measured_against: str = ""  # submission ids of the live crowns over its members when it began, joined by ","
+    previous_digest: str = ""
+    commitment: str = ""
+    path: str = ""
+    digest: str = ""
+    outcome: str = ""
+    code: str = ""
+    blame: str = ""
+    reason: str = ""
+    lower_ppm: int = 0
+    upper_ppm: int = 0
+    launches: int = 0
+    tree_digest: str = ""
+    replay_of: str = ""
+    receipt_digest: str = ""
+
+
+_BUNDLE = [bundles.c[name] for name in BundleRow.__struct_fields__]
+_ATTEMPT = [attempts.c[name] for name in AttemptRow.__struct_fields__]
+
+
+def record_fetch(
+    connection: Connection, submission_id: str, *, code: str, detail: str = "", seen_hash: str = "",
+    archive_digest: str = "",
+) -> None:
+    """Note how one fetch ended; `code` is empty for the committed bytes."""
+    connection.execute(insert(fetches).values(
+        submission_id=submission_id, code=code, detail=detail, seen_hash=seen_hash, archive_digest=archive_digest,
+        ended_ms=now_ms(),
+    ))
+
+
+def record_bundle(connection: Connection, bundle: BundleRow) -> None:
+    """Note a published bundle; publishing the same content again changes nothing but the paths."""
+    values = msgspec.structs.asdict(bundle)
+    connection.execute(
+        insert_or(bundles).values(**values, published_ms=now_ms())
+        .on_conflict_do_update(index_elements=["content_hash"], set_=values)
+    )
+
+
+def find_bundle(connection: Connection, content_hash: str) -> BundleRow | None:
+    """Return the published bundle with that content hash, or None."""
+    row = connection.execute(select(*_BUNDLE).where(bundles.c.content_hash == content_hash)).mappings().first()
+    return BundleRow(**row) if row is not None else None
+
+
+def start_attempt(connection: Connection, attempt: AttemptRow) -> None:
+    """Record an attempt before its process starts."""
+    connection.execute(insert(attempts).values(**msgspec.structs.asdict(attempt), started_ms=now_ms()))
+    append_event(connection, "attempt.started", attempt.submission_id, {
+        "attempt_id": attempt.attempt_id, "role": attempt.role, "incumbent": attempt.incumbent,
+        "arena_digest": attempt.arena_digest,
+    })
+
+
+def seal_attempt(connection: Connection, attempt_id: str, commitment: str) -> None:
+    """Record the commitment to an attempt's seed, which precedes its first launch."""
+    attempt = load_attempt(connection, attempt_id)
+    if attempt.commitment or attempt.state != "running":
+        raise InternalError("ATTEMPT_RESEALED", f"attempt {attempt_id} is already sealed or over")
+    connection.execute(update(attempts).where(attempts.c.attempt_id == attempt_id).values(commitment=commitment))
+    append_event(connection, "attempt.sealed", attempt.submission_id, {
+        "attempt_id": attempt_id, "commitment": commitment,
+    })
+
+
+def finish_attempt(connection: Connection, attempt: AttemptRow) -> None:
+    """Write the graded or lost `attempt` over its running row."""
+    values = msgspec.structs.asdict(attempt)
+    written = connection.execute(
+        update(attempts)
+        .where(attempts.c.attempt_id == attempt.attempt_id, attempts.c.state == "running")
+        .values(**values, ended_ms=now_ms())
+    ).rowcount
+    if written != 1:
+        raise InternalError("ATTEMPT_REGRADED", f"attempt {attempt.attempt_id} is not running")
+    append_event(connection, f"attempt.{attempt.state}", attempt.submission_id, {
+        "attempt_id": attempt.attempt_id, "digest": attempt.digest, "outcome": attempt.outcome, "code": attempt.code,
+        "lower_ppm": attempt.lower_ppm, "upper_ppm": attempt.upper_ppm, "replay_of": attempt.replay_of,
+    })
+
+
+def lose_running_attempts(connection: Connection) -> int:
+    """Mark attempts that were cut off by a restart as lost. Returns how many."""
+    rows = connection.execute(select(*_ATTEMPT).where(attempts.c.state == "running")).mappings().all()
+    for row in rows:
+        lost = msgspec.structs.replace(AttemptRow(**row), state="lost", code="ATTEMPT_INTERRUPTED")
+        finish_attempt(connection, lost)
+    return len(rows)
+
+
+def load_attempt(connection: Connection, attempt_id: str) -> AttemptRow:
+    """Return one attempt. Raises `InternalError` (ATTEMPT_UNKNOWN)."""
+    row = connection.execute(select(*_ATTEMPT).where(attempts.c.attempt_id == attempt_id)).mappings().first()
+    if row is None:
+        raise InternalError("ATTEMPT_UNKNOWN", f"the store holds no attempt {attempt_id}")
+    return AttemptRow(**row)
+
+
+def failed_before(
+    connection: Connection, *, hotkey: str, content_hash: str, arena_digest: str, incumbent: str
+) -> AttemptRow | None:
+    """Return the FAIL of the same bytes by the same hotkey against the same incumbent in the same arena, or None."""
+    row = connection.execute(
+        select(*_ATTEMPT).join(submissions)
+        .where(
+            submissions.c.hotkey == hotkey, attempts.c.content_hash == content_hash,
+            attempts.c.arena_digest == arena_digest, attempts.c.incumbent == incumbent,
+            attempts.c.outcome == FAIL, attempts.c.replay_of == "",
+        )
+        .order_by(attempts.c.started_ms).limit(1)
+    ).mappings().first()
+    return AttemptRow(**row) if row is not None else None
+
+
+def record_receipt(connection: Connection, digest: str, kind: str, subject: str) -> None:
+    """Note a signed receipt; its file is already on disk."""
+    connection.execute(insert_or(receipts).values(
+        digest=digest, kind=kind, subject=subject, signed_ms=now_ms()
+    ).on_conflict_do_nothing())
+    append_event(connection, "receipt.signed", subject, {"digest": digest, "kind": kind})

@@ -1,0 +1,116 @@
+"""Jobs in the store.
+
+Invariants
+1. A job is written only through `save`: compare-and-swap on (state, token), and its event in the same transaction.
+2. Lists of jobs are in finalized chain order.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+from sqlalchemy import Connection, Row, select, update
+
+from config.errors import InternalError
+from node.jobs import FINAL, WORKING, Job, JobState, RetryBudget, StaleTokenError, recover, transition, unpark
+from node.store.events import append_event, now_ms
+from node.store.schema import jobs, submissions
+from node.store.submission_rows import ORDER, Submission
+
+_JOB = [jobs.c[name].label(f"job_{name}") for name in Job.__struct_fields__]
+_SUBMISSION = [submissions.c[name] for name in Submission.__struct_fields__]
+
+
+class Entry(NamedTuple):
+    """A job with the submission it belongs to."""
+
+    job: Job
+    submission: Submission
+
+
+def load_job(connection: Connection, submission_id: str) -> Job:
+    """Return one job. Raises `InternalError` (SUBMISSION_UNKNOWN)."""
+    row = connection.execute(select(*_JOB).where(jobs.c.submission_id == submission_id)).first()
+    if row is None:
+        raise InternalError("SUBMISSION_UNKNOWN", f"the store holds no job {submission_id}")
+    return _job(row)
+
+
+def entries(connection: Connection, *states: JobState) -> list[Entry]:
+    """Return the jobs in any of `states` (all states when none is given), in finalized order."""
+    statement = select(*_JOB, *_SUBMISSION).join(submissions).order_by(*ORDER)
+    if states:
+        statement = statement.where(jobs.c.state.in_([state.value for state in states]))
+    return [Entry(_job(row), _submission(row)) for row in connection.execute(statement)]
+
+
+def unfinished(connection: Connection) -> list[Entry]:
+    """Return every job that is not final, in finalized order."""
+    return entries(connection, *(state for state in JobState if state not in FINAL))
+
+
+def due(connection: Connection, state: JobState, budget: RetryBudget, limit: int) -> list[Entry]:
+    """Return at most `limit` jobs in `state` whose delay is over, in finalized order (see `node.jobs.is_due`)."""
+    now = now_ms()
+    late = (jobs.c.not_before_ms <= now) | (jobs.c.not_before_ms > now + budget.cap_ms)
+    statement = (
+        select(*_JOB, *_SUBMISSION).join(submissions)
+        .where(jobs.c.state == state.value, late).order_by(*ORDER).limit(limit)
+    )
+    return [Entry(_job(row), _submission(row)) for row in connection.execute(statement)]
+
+
+def claim(connection: Connection, state: JobState, to: JobState, budget: RetryBudget, limit: int) -> list[Entry]:
+    """Move at most `limit` due jobs from `state` to the working state `to` and return them as they are now."""
+    taken = due(connection, state, budget, limit)
+    return [
+        Entry(save(connection, entry.job, transition(entry.job, to, entry.job.token)), entry.submission)
+        for entry in taken
+    ]
+
+
+def save(connection: Connection, before: Job, after: Job) -> Job:
+    """Write a move and its event. Raises `StaleTokenError` when the row is not `before` any more."""
+    values = {
+        name: getattr(after, name) for name in Job.__struct_fields__ if getattr(after, name) != getattr(before, name)
+    }
+    written = connection.execute(
+        update(jobs)
+        .where(
+            jobs.c.submission_id == before.submission_id, jobs.c.state == before.state.value,
+            jobs.c.token == before.token,
+        )
+        .values(**values, updated_ms=now_ms())
+    ).rowcount
+    if written != 1:
+        raise StaleTokenError("JOB_TOKEN_STALE", f"job {before.submission_id} moved on since token {before.token}")
+    body = {name: str(value) if name == "state" else value for name, value in values.items() if name != "token"}
+    append_event(connection, "job.moved", before.submission_id, {"from": before.state.value, **body})
+    return after
+
+
+def recover_all(connection: Connection) -> list[Job]:
+    """Send every interrupted job back to where it can be picked up. Called once, before any service runs."""
+    return [save(connection, entry.job, recover(entry.job)) for entry in entries(connection, *sorted(WORKING))]
+
+
+def unpark_all(connection: Connection, worker: str) -> list[Job]:
+    """Bring back every job that was parked under another arena or worker build."""
+    moved = []
+    for entry in entries(connection, JobState.PARKED):
+        back = unpark(entry.job, worker)
+        if back is not None:
+            moved.append(save(connection, entry.job, back))
+    return moved
+
+
+def _job(row: Row[tuple[object, ...]]) -> Job:
+    values = {name: getattr(row, f"job_{name}") for name in Job.__struct_fields__}
+    return Job(**{**values, "state": JobState(values["state"])})
+
+
+def _submission(row: Row[tuple[object, ...]]) -> Submission:
+    return msgspec.convert(
+        {name: getattr(row, name) for name in Submission.__struct_fields__}, Submission
+    )

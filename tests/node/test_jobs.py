@@ -1,0 +1,127 @@
+"""The job table: which moves exist, who may make them, and what a fault costs."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from config.errors import InternalError
+from node.jobs import (
+    FINAL,
+    TRANSITIONS,
+    WORKING,
+    Job,
+    JobState,
+    RetryBudget,
+    StaleTokenError,
+    after_fault,
+    fail,
+    is_due,
+    pickup_state,
+    recover,
+    transition,
+    unpark,
+)
+
+BUDGET = RetryBudget(attempts=2, base_ms=1000, cap_ms=3000)
+
+
+def job(state: JobState, **fields: object) -> Job:
+    """Return a job in `state`."""
+    return Job(submission_id="s", state=state, token=7, **fields)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("state", "to"), list(itertools.product(JobState, JobState)))
+def test_every_pair_of_states(state: JobState, to: JobState) -> None:
+    """A move in the table gives a new token; every other move is refused."""
+    if to in TRANSITIONS[state]:
+        moved = transition(job(state), to, 7, code="X")
+        assert (moved.state, moved.token, moved.code) == (to, 8, "X")
+    else:
+        with pytest.raises(InternalError) as caught:
+            transition(job(state), to, 7)
+        assert caught.value.code == "JOB_TRANSITION_FORBIDDEN"
+
+
+@pytest.mark.parametrize("token", [0, 6, 8])
+def test_other_tokens_are_stale(token: int) -> None:
+    """A step that holds any token but the job's present one moves nothing."""
+    with pytest.raises(StaleTokenError) as caught:
+        transition(job(JobState.MEASURING), JobState.QUEUED, token)
+    assert caught.value.code == "JOB_TOKEN_STALE"
+
+
+def test_final_states_lead_nowhere() -> None:
+    """Settled, failed and expired are the end; every other state can still reach an end."""
+    for state in JobState:
+        assert (state in FINAL) == (not TRANSITIONS[state])
+    reached = set(FINAL)
+    while more := {state for state in JobState if state not in reached and TRANSITIONS[state] & reached}:
+        reached |= more
+    assert reached == set(JobState)
+
+
+def test_every_state_is_reachable() -> None:
+    """Starting from a reservation, every state can be reached."""
+    reached = {JobState.RESERVED}
+    while more := {to for state in reached for to in TRANSITIONS[state]} - reached:
+        reached |= more
+    assert reached == set(JobState)
+
+
+@pytest.mark.parametrize("state", sorted(WORKING))
+@pytest.mark.parametrize("primary", ["", "attempt"])
+def test_interrupted_work_is_free(state: JobState, primary: str) -> None:
+    """A restart sends working jobs back where they can be taken again, spending nothing and waiting for nothing."""
+    interrupted = job(state, faults=2, not_before_ms=99, primary_attempt=primary)
+    back = recover(interrupted)
+    assert back.state not in WORKING
+    assert (back.faults, back.not_before_ms, back.token) == (2, 0, 8)
+    assert state in TRANSITIONS[back.state]
+
+
+def test_reproduction_goes_back_to_reproduction() -> None:
+    """A job that passed once is never sent back to its first attempt by a fault."""
+    assert pickup_state(job(JobState.MEASURING)) is JobState.QUEUED
+    assert pickup_state(job(JobState.MEASURING, primary_attempt="a")) is JobState.PASSED_ONCE
+
+
+@pytest.mark.parametrize("state", sorted(WORKING))
+def test_faults_delay_then_park(state: JobState) -> None:
+    """Faults of ours come back with a growing delay until the budget is spent, then the job is parked."""
+    current = job(state)
+    waits = []
+    for _ in range(BUDGET.attempts):
+        current = after_fault(current, current.token, budget=BUDGET, now_ms=5, worker="w")
+        waits.append(current.not_before_ms - 5)
+        current = transition(current, state, current.token)
+    assert waits == [1000, 2000]
+    parked = after_fault(current, current.token, budget=BUDGET, now_ms=5, worker="w")
+    assert (parked.state, parked.parked_from, parked.parked_on) == (JobState.PARKED, pickup_state(current), "w")
+
+
+def test_parked_jobs_come_back_by_themselves() -> None:
+    """A parked job stays while the worker build is the same and returns, with a fresh budget, when it differs."""
+    parked = job(JobState.PARKED, parked_from="passed_once", parked_on="w", faults=3, code="X", detail="y")
+    assert unpark(parked, "w") is None
+    back = unpark(parked, "new")
+    assert back is not None
+    assert (back.state, back.faults, back.code, back.parked_on) == (JobState.PASSED_ONCE, 0, "", "")
+
+
+def test_failure_blames_the_miner_unless_told() -> None:
+    """A failed job names the miner by default."""
+    assert fail(job(JobState.QUEUED), 7, "CODE", detail="d").blame == "miner"
+
+
+def test_delay_is_bounded_by_the_clock() -> None:
+    """A job waits for its delay, but never because the clock jumped back."""
+    assert not is_due(job(JobState.QUEUED, not_before_ms=1000), 500, BUDGET)
+    assert is_due(job(JobState.QUEUED, not_before_ms=1000), 1000, BUDGET)
+    assert is_due(job(JobState.QUEUED, not_before_ms=1_000_000), 500, BUDGET)
+
+
+def test_delays_stop_growing() -> None:
+    """The delay doubles up to its cap, for any number of failures."""
+    assert [BUDGET.delay_ms(count) for count in (1, 2, 3, 1000)] == [1000, 2000, 3000, 3000]

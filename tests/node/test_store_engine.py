@@ -1,0 +1,136 @@
+"""The store: one writer, durable transactions, one node per folder, one chain per store."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import Connection, insert, select, text
+
+from config.errors import ConfigurationError, HostError
+from node.store.engine import Store
+from node.store.events import append_event
+from node.store.layout import StateLayout
+from node.store.lock import read_holder
+from node.store.schema import events, metadata
+from tests.node.support import GENESIS
+
+
+async def test_migrations_make_the_schema(store: Store) -> None:
+    """A store made from nothing by the migrations has exactly the tables that the code declares."""
+
+    def differences(connection: Connection) -> list[object]:
+        return list(compare_metadata(MigrationContext.configure(connection), metadata))
+
+    assert await store.read(differences) == []
+
+
+async def test_reopening_keeps_everything(tmp_path: Path) -> None:
+    """What was committed is there when the store is opened again, and the migrations have nothing left to do."""
+    layout = StateLayout.at(tmp_path)
+    first = await Store.open(layout)
+    await first.write(append_event, "test", "a")
+    await first.close()
+    second = await Store.open(layout)
+    assert await second.read(lambda connection: connection.scalar(select(events.c.kind))) == "test"
+    await second.close()
+
+
+async def test_newer_schema_is_refused(tmp_path: Path) -> None:
+    """A database written by a newer release is refused instead of being misread."""
+    layout = StateLayout.at(tmp_path)
+    store = await Store.open(layout)
+    await store.write(lambda connection: connection.execute(text("UPDATE alembic_version SET version_num = '9999'")))
+    await store.close()
+    with pytest.raises(HostError) as caught:
+        await Store.open(layout)
+    assert caught.value.code == "STORE_TOO_NEW"
+
+
+async def test_error_rolls_back(store: Store) -> None:
+    """A transaction that raises leaves nothing behind."""
+
+    def half(connection: Connection) -> None:
+        append_event(connection, "half", "")
+        raise ConfigurationError("STOP", "stop")
+
+    before = await store.read(_count)
+    with pytest.raises(ConfigurationError):
+        await store.write(half)
+    assert await store.read(_count) == before
+
+
+async def test_database_errors_stay_inside(store: Store) -> None:
+    """A failing statement is reported as an error of ours."""
+    with pytest.raises(HostError) as caught:
+        await store.write(lambda connection: connection.execute(insert(events).values(sequence=1)))
+    assert caught.value.code == "STORE_UNUSABLE"
+
+
+async def test_second_process_is_refused(store: Store) -> None:
+    """Another process on the same folder is refused with the pid of the holder."""
+    script = (
+        "import asyncio, sys\n"
+        "from node.store.engine import Store\nfrom node.store.layout import StateLayout\n"
+        "asyncio.run(Store.open(StateLayout.at(sys.argv[1])))\n"
+    )
+    done = await asyncio.to_thread(
+        subprocess.run, [sys.executable, "-c", script, str(store.layout.root)],
+        capture_output=True, text=True, timeout=60,
+    )
+    assert done.returncode == 1
+    assert "STORE_LOCKED" in done.stderr
+    assert f"pid {os.getpid()}" in done.stderr
+
+
+async def test_lock_goes_with_the_store(tmp_path: Path) -> None:
+    """The holder is visible while the store is open and nobody is named afterwards."""
+    layout = StateLayout.at(tmp_path)
+    store = await Store.open(layout)
+    holder = read_holder(layout.lock)
+    assert holder is not None
+    assert holder.pid == os.getpid()
+    await store.close()
+    assert read_holder(layout.lock) is None
+
+
+async def test_foreign_chain_is_refused(store: Store) -> None:
+    """A store that belongs to one chain and subnet refuses every other."""
+    await store.bind(GENESIS, 2)
+    for genesis, netuid in ((GENESIS, 3), ("0x" + "22" * 32, 2)):
+        with pytest.raises(ConfigurationError) as caught:
+            await store.bind(genesis, netuid)
+        assert caught.value.code == "STORE_FOREIGN_CHAIN"
+
+
+@pytest.mark.parametrize("obstacle", ["file", "below a file"])
+async def test_unwritable_folder_is_one_error(tmp_path: Path, obstacle: str) -> None:
+    """A state folder that cannot be made or written is one error that names it."""
+    blocked = tmp_path / "blocked"
+    blocked.write_text("")
+    with pytest.raises(HostError) as caught:
+        await Store.open(StateLayout.at(blocked if obstacle == "file" else blocked / "state"))
+    assert caught.value.code == "STATE_UNWRITABLE"
+    assert "blocked" in caught.value.message
+
+
+async def test_writes_are_durable(store: Store) -> None:
+    """The writer syncs every commit, in WAL mode, with foreign keys on."""
+
+    def pragmas(connection: Connection) -> list[object]:
+        return [
+            connection.exec_driver_sql(f"PRAGMA {name}").scalar()
+            for name in ("journal_mode", "synchronous", "foreign_keys")
+        ]
+
+    assert await store.read(pragmas) == ["wal", 2, 1]
+
+
+def _count(connection: Connection) -> int:
+    return len(connection.execute(select(events)).all())
