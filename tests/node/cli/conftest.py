@@ -6,11 +6,12 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 
@@ -62,3 +63,43 @@ def run_process(command: Sequence[str], folder: Path, env: dict[str, str] | None
         stdin=subprocess.DEVNULL,
     )
     return Ran(done.returncode, done.stdout, done.stderr)
+
+
+@pytest.fixture(scope="session")
+def wallets(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two wallets: `miner` is registered on the chain below, `stranger` is not."""
+    from chain.wallet import create_wallet
+
+    folder = tmp_path_factory.mktemp("wallets")
+    for name in ("miner", "stranger"):
+        create_wallet(folder, name, "default", seed=f"//{name}")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def endpoint(tmp_path_factory: pytest.TempPathFactory, wallets: Path) -> Iterator[str]:
+    """The URL of a local chain that `cacheon devnet` serves."""
+    from chain.devnet.genesis_document import Genesis, NeuronSpec
+    from chain.wallet import create_wallet
+
+    miner = create_wallet(wallets, "miner", "default", seed="//miner")
+    genesis = Genesis(netuid=2, neurons=(NeuronSpec(miner.hotkey_address, miner.coldkey_address),))
+    file = tmp_path_factory.mktemp("chain") / "genesis.json"
+    file.write_bytes(msgspec.json.encode(genesis))
+    command = [
+        sys.executable,
+        "-m",
+        "node.cli.main",
+        "devnet",
+        "--port",
+        "0",
+        "--block-time",
+        "0.1",
+        "--genesis",
+        str(file),
+    ]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as chain:
+        assert chain.stdout is not None
+        yield chain.stdout.readline().strip()
+        chain.terminate()
+        assert chain.wait(30) == 0

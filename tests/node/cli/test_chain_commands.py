@@ -3,17 +3,10 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
 import pytest
-
-from chain.devnet.genesis_document import Genesis, NeuronSpec
-from chain.wallet import create_wallet
 
 if TYPE_CHECKING:
     from tests.node.cli.conftest import RunCli
@@ -21,41 +14,6 @@ if TYPE_CHECKING:
 EXAMPLE = Path(__file__).parents[3] / "examples" / "silu_fast"
 URL = "http://127.0.0.1:9/archive.tar.gz"
 NETUID = "2"
-
-
-@pytest.fixture(scope="module")
-def wallets(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two wallets: `miner` is registered on the chain below, `stranger` is not."""
-    folder = tmp_path_factory.mktemp("wallets")
-    for name in ("miner", "stranger"):
-        create_wallet(folder, name, "default", seed=f"//{name}")
-    return folder
-
-
-@pytest.fixture(scope="module")
-def endpoint(tmp_path_factory: pytest.TempPathFactory, wallets: Path) -> Iterator[str]:
-    """The URL of a local chain that `cacheon devnet` serves."""
-    miner = create_wallet(wallets, "miner", "default", seed="//miner")
-    genesis = Genesis(netuid=int(NETUID), neurons=(NeuronSpec(miner.hotkey_address, miner.coldkey_address),))
-    file = tmp_path_factory.mktemp("chain") / "genesis.json"
-    file.write_bytes(msgspec.json.encode(genesis))
-    command = [
-        sys.executable,
-        "-m",
-        "node.cli.main",
-        "devnet",
-        "--port",
-        "0",
-        "--block-time",
-        "0.1",
-        "--genesis",
-        str(file),
-    ]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as chain:
-        assert chain.stdout is not None
-        yield chain.stdout.readline().strip()
-        chain.terminate()
-        assert chain.wait(30) == 0
 
 
 @pytest.fixture
