@@ -10,7 +10,6 @@ Invariants
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +25,7 @@ from scoring.attempt import CallCheck
 
 _GRACE_SECONDS = 0.15  # how long a wrong output is watched for a late change
 _GRACE_STEP_SECONDS = 0.01
+_PIECE_ROWS = 32  # rows of a reference computed at a time
 _MIB = 1 << 20
 
 
@@ -35,6 +35,7 @@ class Question:
 
     dimensions: Dimensions
     inputs: dict[str, torch.Tensor]
+    answers: dict[str, torch.Tensor]
     expectations: dict[str, Expectation]
     digest: str
 
@@ -65,26 +66,52 @@ class Inquirer:
         self._evict = torch.zeros(eviction_bytes() // 8, dtype=torch.int64)
 
     def question(
-        self, dimensions: Dimensions, style: Style, generator: np.random.Generator, precision: torch.dtype
+        self,
+        dimensions: Dimensions,
+        style: Style,
+        generator: np.random.Generator,
+        precision: torch.dtype,
+        reuse: Question | None = None,
     ) -> Question:
-        """Draw the inputs of one call and compute what the outputs have to be, in `precision`."""
-        shapes = self._slot.shapes(dimensions)
-        inputs = {name: torch.empty(shapes[name], dtype=self._dtype) for name in self._slot.names("input")}
-        for tensor in inputs.values():
+        """Draw the inputs of one call and compute what the outputs have to be, in `precision`.
+
+        `reuse` is an old question of the same dimensions whose memory may be overwritten.
+        """
+        question = reuse or self._blank(dimensions)
+        for tensor in question.inputs.values():
             self._content.fill(tensor, style, generator)
-        return self._answered(dimensions, inputs, precision)
+        return self._answered(question, precision)
 
     def perturbed(self, question: Question, generator: np.random.Generator, precision: torch.dtype) -> Question:
         """Return `question` with some inputs changed: a private perturbation that the outputs have to follow."""
-        inputs = {name: tensor.clone() for name, tensor in question.inputs.items()}
-        for tensor in inputs.values():
-            self._content.perturb(tensor, generator)
-        return self._answered(question.dimensions, inputs, precision)
+        changed = self._blank(question.dimensions)
+        for name, tensor in changed.inputs.items():
+            self._content.perturb(tensor.copy_(question.inputs[name]), generator)
+        return self._answered(changed, precision)
 
-    def _answered(self, dimensions: Dimensions, inputs: Mapping[str, torch.Tensor], precision: torch.dtype) -> Question:
-        answers = self._slot.reference(inputs, self._slot.scalars(), precision)
-        expectations = {name: expect(value, self._tolerance) for name, value in answers.items()}
-        return Question(dimensions, dict(inputs), expectations, self._content.fingerprint_inputs(inputs))
+    def _blank(self, dimensions: Dimensions) -> Question:
+        shapes = self._slot.shapes(dimensions)
+        inputs = {name: torch.empty(shapes[name], dtype=self._dtype) for name in self._slot.names("input")}
+        answers = {name: torch.empty(shapes[name], dtype=torch.float32) for name in self._slot.names("output")}
+        return Question(dimensions, inputs, answers, {}, "")
+
+    def _answered(self, question: Question, precision: torch.dtype) -> Question:
+        scalars = self._slot.scalars()
+        rows = question.inputs[next(iter(self._slot.row_inputs))].shape[0] if self._slot.row_inputs else 1
+        step = _PIECE_ROWS if self._slot.row_inputs else rows
+        for start in range(0, rows, step):  # in pieces that stay in the cache
+            piece = slice(start, start + step)
+            inputs = {
+                name: tensor[piece] if name in self._slot.row_inputs else tensor
+                for name, tensor in question.inputs.items()
+            }
+            for name, value in self._slot.reference(inputs, scalars, precision).items():
+                target = question.answers[name]
+                (target[piece] if self._slot.row_inputs else target).copy_(value)
+        for name, answer in question.answers.items():
+            question.expectations[name] = expect(answer, self._tolerance)
+        question.digest = self._content.fingerprint_inputs(question.inputs)
+        return question
 
     def ask(self, arm: Arm, implementation: int, question: Question, draws: Draws) -> tuple[int, CallCheck]:
         """Run one call and check it. Returns its duration in ns and the evidence. Raises `ArmError`."""

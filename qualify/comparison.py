@@ -23,11 +23,11 @@ _CEILING_PPM = 10**12
 
 @dataclass(slots=True)
 class Expectation:
-    """What one output has to be. All tensors are float32; rows are the last axis flattened in front."""
+    """What one output has to be: float32 rows (the last axis; all others flattened in front) and their bounds."""
 
     expected: torch.Tensor  # (rows, width)
-    bound: torch.Tensor  # (rows, width), positive
     row_bound: torch.Tensor  # (rows,), positive
+    tolerance: Tolerance
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +47,10 @@ class WorstElement:
 
 def expect(expected: torch.Tensor, tolerance: Tolerance) -> Expectation:
     """Return the expectation of one float32 output of any shape."""
-    rows = expected.reshape(-1, expected.shape[-1])
-    bound = rows.abs().mul_(tolerance.relative).add_(tolerance.absolute)
+    rows = expected.view(-1, expected.shape[-1])
     floor = tolerance.row_floor * math.sqrt(rows.shape[-1])
     row_bound = torch.linalg.vector_norm(rows, dim=-1).mul_(tolerance.row).add_(floor)
-    return Expectation(rows, bound, row_bound)
+    return Expectation(rows, row_bound, tolerance)
 
 
 def judge(got: torch.Tensor, expectation: Expectation) -> int:
@@ -61,9 +60,10 @@ def judge(got: torch.Tensor, expectation: Expectation) -> int:
     worst = 0.0
     for start in range(0, rows.shape[0], step):
         piece = slice(start, start + step)
-        error = rows[piece].to(torch.float32).sub_(expectation.expected[piece])
+        expected = expectation.expected[piece]
+        error = rows[piece].to(torch.float32, copy=True).sub_(expected)
         row = torch.linalg.vector_norm(error, dim=-1).div_(expectation.row_bound[piece]).max()
-        element = error.abs_().div_(expectation.bound[piece]).max()
+        element = error.abs_().div_(_bound(expected, expectation.tolerance)).max()
         ratio = float(torch.maximum(row, element))
         if not math.isfinite(ratio):
             return NON_FINITE
@@ -79,7 +79,8 @@ def passes(worst_ppm: int) -> bool:
 def locate_worst(got: torch.Tensor, expectation: Expectation) -> WorstElement:
     """Return the element that is furthest outside its bound (the first non-finite one if there is any)."""
     rows = got.reshape(expectation.expected.shape).to(torch.float32)
-    ratio = (rows - expectation.expected).abs_().div_(expectation.bound)
+    bound = _bound(expectation.expected, expectation.tolerance)
+    ratio = (rows - expectation.expected).abs_().div_(bound)
     ratio = torch.where(torch.isfinite(ratio), ratio, torch.inf)
     row, column = divmod(int(ratio.argmax()), rows.shape[-1])
     return WorstElement(
@@ -87,5 +88,9 @@ def locate_worst(got: torch.Tensor, expectation: Expectation) -> WorstElement:
         column,
         float(expectation.expected[row, column]),
         float(rows[row, column]),
-        float(expectation.bound[row, column]),
+        float(bound[row, column]),
     )
+
+
+def _bound(expected: torch.Tensor, tolerance: Tolerance) -> torch.Tensor:
+    return expected.abs().mul_(tolerance.relative).add_(tolerance.absolute)

@@ -74,14 +74,14 @@ class Content:
         window = self._bank[offset : offset + target.numel()].view(target.shape)
         if style.cubed:
             window = window.pow(3)
+        shift = torch.tensor(generator.uniform(-style.shift, style.shift), dtype=torch.float32)
         low, high = math.log(style.scale_low), math.log(style.scale_high)
         if style.per_row and target.ndim > 1:
             rows = np.exp(generator.uniform(low, high, size=target.shape[0])).astype(np.float32)
-            torch.mul(window, torch.from_numpy(rows).view(-1, *(1,) * (target.ndim - 1)), out=target)
+            scales = torch.from_numpy(rows).view(-1, *(1,) * (target.ndim - 1))
+            torch.addcmul(shift, window, scales, out=target)
         else:
-            torch.mul(window, math.exp(generator.uniform(low, high)), out=target)
-        if style.shift:
-            target.add_(float(generator.uniform(-style.shift, style.shift)))
+            torch.add(shift, window, alpha=math.exp(generator.uniform(low, high)), out=target)
 
     def perturb(self, target: torch.Tensor, generator: np.random.Generator) -> None:
         """Change about one value in sixteen of `target` to another plausible value, at unpredictable places."""

@@ -25,6 +25,7 @@ from qualify.arm_plan import ArmPlan, Implementation
 from qualify.call_memory import CallMemory
 from qualify.checked_call import Draws, Inquirer, Question
 from qualify.content import TIMED_STYLES, Content
+from qualify.environment import favour
 from qualify.sandbox.client import Zygote
 from qualify.sandbox.policy import SandboxPolicy
 from qualify.slots.base import Dimensions, Slot
@@ -68,6 +69,7 @@ class Rig:
     inquirer: Inquirer
     core: int
     epoch_ns: int
+    questions: dict[tuple[int, int], Question] = field(default_factory=dict)  # reused memory, by (case, call)
 
     def now_ns(self) -> int:
         """Return monotonic ns since the attempt began."""
@@ -80,10 +82,12 @@ class Rig:
         plan = ArmPlan(self.slot.id, self.dtype, self.arena.arm_threads, hello, setup.implementations)
         deadline_ms = _START_PATIENCE * self.arena.call_deadline_ms
         try:
-            return Arm.start(self.zygote, plan, setup.policy, memory, deadline_ms=deadline_ms)
+            arm = Arm.start(self.zygote, plan, setup.policy, memory, deadline_ms=deadline_ms)
         except BaseException:
             memory.close()
             raise
+        favour(arm.process.host_pid)
+        return arm
 
 
 @dataclass(slots=True)
@@ -170,7 +174,10 @@ def _run_block(rig: Rig, running: Mapping[Role, _Running], launch: int, block: i
 def _question(rig: Rig, launch: int, block: int, call: int, case: int) -> Question:
     generator = rig.content.generator("inputs", STAGE_NUMBER, launch, block, call)
     style = TIMED_STYLES[int(generator.integers(0, len(TIMED_STYLES)))]
-    return rig.inquirer.question(rig.cases[case], style, generator, torch.float32)
+    old = rig.questions.get((case, call))
+    question = rig.inquirer.question(rig.cases[case], style, generator, torch.float32, old)
+    rig.questions[case, call] = question
+    return question
 
 
 def _ask(

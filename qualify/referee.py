@@ -16,8 +16,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-import torch
-
 from config.arena import Arena, Workload, load_arena
 from config.errors import ConfigurationError
 from config.target_catalog import Target, load_catalog
@@ -103,15 +101,12 @@ def run_attempt(request: AttemptRequest, emit: Emit) -> Attempt:
     started_unix_ns, epoch_ns = time.time_ns(), time.monotonic_ns()
     docket = _open(request)
     core = environment.choose_core(request.arm_cores)
-    environment.leave_core(core)
-    torch.set_num_threads(1)
-    torch.set_grad_enabled(False)
     load_before = environment.load_average()
     seed = secrets.token_bytes(sealing.SEED_BYTES)
     commitment = sealing.commitment(seed, request.attempt_id)
     emit({"event": "sealed", "commitment": commitment})
     findings = _Findings()
-    with Zygote.start(preload=PRELOAD) as zygote:
+    with environment.measuring(core), Zygote.start(preload=PRELOAD) as zygote:
         _examine(docket, seed, zygote, core, epoch_ns, findings, emit)
     return Attempt(
         schema=ATTEMPT_SCHEMA,

@@ -60,6 +60,7 @@ class Slot(ABC):
     arguments: ClassVar[tuple[Argument, ...]]
     dimensions: ClassVar[tuple[str, ...]]  # names of the extents, in the order the control channel carries them
     count_dimensions: ClassVar[tuple[str, ...]] = ("num_tokens",)  # extents that hidden shapes jitter
+    row_inputs: ClassVar[frozenset[str]] = frozenset()  # inputs of which row i alone decides row i of every output
     catalog_shapes: ClassVar[tuple[Mapping[str, int], ...]]  # public shapes of the correctness stage
 
     @abstractmethod

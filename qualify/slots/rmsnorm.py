@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from typing import ClassVar, cast
 
 import torch
-from torch.nn import functional
 
 from qualify.slots.base import Argument, Dimensions, Slot, Tensors
 
@@ -28,6 +27,7 @@ class RmsNorm(Slot):
         Argument("eps", "scalar"),
     )
     dimensions: ClassVar[tuple[str, ...]] = ("num_tokens", "hidden_dim")
+    row_inputs: ClassVar[frozenset[str]] = frozenset({"x"})
     catalog_shapes: ClassVar[tuple[Mapping[str, int], ...]] = (
         {"num_tokens": 1, "hidden_dim": 2880},
         {"num_tokens": 8, "hidden_dim": 2880},
@@ -51,7 +51,9 @@ class RmsNorm(Slot):
 
     def stock(self, *arguments: torch.Tensor | float) -> None:
         x, weight, out, eps = cast("tuple[torch.Tensor, torch.Tensor, torch.Tensor, float]", arguments)
-        out.copy_(functional.rms_norm(x, (x.shape[-1],), weight, eps))
+        wide = x.float()
+        variance = wide.pow(2).mean(-1, keepdim=True)
+        torch.mul((wide * torch.rsqrt(variance + eps)).to(x.dtype), weight, out=out)
 
     def reference(
         self, inputs: Tensors, scalars: Mapping[str, float], precision: torch.dtype

@@ -21,6 +21,7 @@ class SiluAndMul(Slot):
     id: ClassVar[str] = "activation.silu_and_mul"
     arguments: ClassVar[tuple[Argument, ...]] = (Argument("x", "input"), Argument("out", "output"))
     dimensions: ClassVar[tuple[str, ...]] = ("num_tokens", "d")
+    row_inputs: ClassVar[frozenset[str]] = frozenset({"x"})
     catalog_shapes: ClassVar[tuple[Mapping[str, int], ...]] = (
         {"num_tokens": 1, "d": 1024},
         {"num_tokens": 8, "d": 1024},
