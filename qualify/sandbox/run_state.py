@@ -48,6 +48,7 @@ class Run:
     leaf: Leaf | None
     deadline: float = field(default_factory=lambda: time.monotonic() + SETUP_SECONDS)
     log: LogTail = field(default_factory=LogTail)
+    reaper_pid: int = 0
     reaper_pidfd: int = -1
     started_at: float = 0.0
     layers: tuple[str, ...] = ()
@@ -88,7 +89,7 @@ class Run:
             case None:
                 return False
             case ReaperAlive():
-                self.reaper_pidfd = os.pidfd_open(sender)
+                self.reaper_pidfd, self.reaper_pid = open_child(sender, self.pid), sender
                 if self.stop is not None:
                     self.halt(self.stop, self.stop_detail)
             case ChildReady(layers=layers):
@@ -120,13 +121,13 @@ class Run:
         outcome = self.outcome()
         if self.leaf is not None:
             self.leaf.remove()
-        with contextlib.suppress(OSError):  # the client may have left: then nobody is there to be told
-            send(self.channel, Ended(outcome))
-        self.channel.close()
         self.stages.close()
         for descriptor in (self.log_descriptor, self.pidfd, self.reaper_pidfd):
             if descriptor >= 0:
                 os.close(descriptor)
+        with contextlib.suppress(OSError):  # the client may have left: then nobody is there to be told
+            send(self.channel, Ended(outcome))
+        self.channel.close()
         return outcome
 
     def outcome(self) -> Outcome:
@@ -150,7 +151,9 @@ class Run:
 
     def _release(self, layers: tuple[str, ...], child_pid: int) -> None:
         """Tell the client who the child is, then let it run."""
-        child_pidfd = os.pidfd_open(child_pid)
+        child_pidfd = open_child(child_pid, self.reaper_pid)
+        if child_pidfd < 0 or self.reaper_pidfd < 0:
+            return  # it died between saying so and now; its end is reported when pid 1 is gone
         try:
             send(self.channel, Ready(child_pid, layers), (self.reaper_pidfd, child_pidfd))
         except OSError:
@@ -192,6 +195,25 @@ class Run:
         if status is not None:
             return os.WTERMSIG(status)
         return None if kind is OutcomeKind.REFUSED else int(signal.SIGKILL)
+
+
+def open_child(pid: int, parent: int) -> int:
+    """Return a pidfd for `pid`, a child of `parent`, or -1 when that process is gone.
+
+    The parent is read after the descriptor is open: if the number belongs to somebody else by now, it does not match.
+    """
+    try:
+        pidfd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return -1
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            if int(file.read().rpartition(") ")[2].split()[1]) == parent:
+                return pidfd
+    except (FileNotFoundError, ProcessLookupError):
+        pass
+    os.close(pidfd)
+    return -1
 
 
 def readable(descriptor: int) -> bool:

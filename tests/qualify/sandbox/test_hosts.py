@@ -137,7 +137,7 @@ def test_dropping_a_run_ends_it(zygote: Zygote) -> None:
 
 
 def test_a_hundred_bad_children_leave_nothing_behind(zygote: Zygote) -> None:
-    """After a hundred crashing, hanging and flooding children no process, descriptor or mount is left; the next runs."""
+    """A hundred crashing, hanging and flooding children leave no process, descriptor or mount; the next one runs."""
     quick = SandboxPolicy(wall_seconds=0.05, memory_bytes=64 << 20, output_bytes=8192, processes=4)
     bad = [
         *(("misbehave", how) for how in (b"segfault", b"abort", b"kill", b"raise", b"exit immediately")),
@@ -148,13 +148,17 @@ def test_a_hundred_bad_children_leave_nothing_behind(zygote: Zygote) -> None:
         ("spin", b"deaf"),
     ]
     with zygote.spawn("misbehave", quick, argument=b"exit") as child:
-        child.wait()
+        child.wait(10)
+    time.sleep(0.1)  # the fork server closes its end of a run just after it told the outcome
     before = _footprint(zygote)
     for _ in range(10):
         for entry, argument in bad:
             with zygote.spawn(entry, quick, argument=argument) as child:
                 assert not child.wait(10).ok
-    _wait_until(lambda: _footprint(zygote) == before, 5)
+    until = time.monotonic() + 5
+    while _footprint(zygote) != before and time.monotonic() < until:
+        time.sleep(0.05)
+    assert _footprint(zygote) == before
     with zygote.spawn("misbehave", quick, argument=b"print") as child:
         assert child.wait(10).ok
 
