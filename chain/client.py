@@ -24,7 +24,7 @@ from chain.abi import Call, RuntimeNames, Storage, missing_names
 from chain.blocks import BlockRef
 from chain.codec import StorageRead, decode_events, decode_value, runtime_names, storage_key
 from chain.events import ChainEvent, ExtrinsicOutcome, outcome_of
-from chain.rpc import Submission, all_keys, extrinsic_hash_of, number_of, raw_values, refusal
+from chain.rpc import PoolAnswer, all_keys, extrinsic_hash_of, number_of, raw_values, refusal
 from chain.sdk import SdkConnection, translate, unreachable
 from chain.signer import Signer
 from config.errors import ChainError, NetworkError
@@ -334,10 +334,10 @@ class ChainClient:
 
         return await self._call(f"signing {call}", ask)
 
-    async def submit(self, extrinsic: bytes) -> Submission:
+    async def submit(self, extrinsic: bytes) -> PoolAnswer:
         """Hand a signed extrinsic to the endpoint's pool, without waiting for a block."""
 
-        async def ask(connection: SdkConnection) -> Submission:
+        async def ask(connection: SdkConnection) -> PoolAnswer:
             try:
                 await connection.request("author_submitExtrinsic", ["0x" + extrinsic.hex()])
             except Exception as error:
@@ -345,13 +345,13 @@ class ChainClient:
                 if answer is None:
                     raise
                 return answer
-            return Submission("accepted")
+            return PoolAnswer("accepted")
 
         try:
             return await self._call("submitting an extrinsic", ask)
         except (NetworkError, ChainError) as error:
             # Not an answer of the pool: the bytes may or may not be in it.
-            return Submission("unknown", error.message)
+            return PoolAnswer("unknown", error.message)
 
     # -- plumbing ------------------------------------------------------------------------------------------------
 

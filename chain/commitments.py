@@ -74,7 +74,7 @@ async def submit_commitment(
     """Seal `payload`, commit it and wait until the commitment is final.
 
     Raises `WalletError` (HOTKEY_NOT_REGISTERED), `ChainError` (COMMITMENT_REFUSED, COMMITMENT_EXPIRED) and
-    `NetworkError` (SUBMISSION_UNKNOWN) when the deadline passes while the fate is open.
+    `NetworkError` (EXTRINSIC_UNKNOWN) when the deadline passes while the fate is open.
     """
     at = await client.finalized_head()
     (uid,) = await client.read(at, [(Storage.UIDS, [netuid, signer.ss58_address])])
@@ -85,9 +85,9 @@ async def submit_commitment(
     nonce = await client.next_nonce(signer.ss58_address)
     arguments = _commitment_arguments(netuid, sealed)
     signed = await client.sign(Call.SET_COMMITMENT, arguments, signer, nonce=nonce, at=at, period=_ERA_BLOCKS)
-    submission = await client.submit(signed.data)
-    if submission.fate == "refused":
-        raise _refused(submission.message)
+    answer = await client.submit(signed.data)
+    if answer.fate == "refused":
+        raise _refused(answer.message)
     found = await _await_finality(client, signed, at, poll_seconds)
     outcome = await client.outcome(found.block, found.index)
     if outcome.success is False:
@@ -122,7 +122,7 @@ async def _await_finality(client: ChainClient, signed: SignedCall, at: BlockRef,
         found = await asyncio.wait_for(waiting, client.submit_timeout)
     except TimeoutError as error:
         raise NetworkError(
-            "SUBMISSION_UNKNOWN",
+            "EXTRINSIC_UNKNOWN",
             f"Extrinsic {signed.hash} was not final within {client.submit_timeout:g} s; "
             f"it can still be included until block {signed.era_end_block}.",
             hint="Look with `cacheon chain-status` before you submit again.",

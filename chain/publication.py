@@ -191,16 +191,16 @@ class _Publisher:
     # -- submitting ----------------------------------------------------------------------------------------------
 
     async def _submit(self, record: PublicationRecord) -> StepResult:
-        submission = await self._client.submit(bytes.fromhex(record.extrinsic_hex))
-        match submission.fate:
+        answer = await self._client.submit(bytes.fromhex(record.extrinsic_hex))
+        match answer.fate:
             case "accepted":
                 return self._submitted(record)
             case "refused":
-                message = f"The endpoint does not take the extrinsic: {submission.message}."
-                return self._wait(record, _until_era_end("SUBMISSION_REFUSED", message, record))
+                message = f"The endpoint does not take the extrinsic: {answer.message}."
+                return self._wait(record, _until_era_end("EXTRINSIC_REFUSED", message, record))
             case "unknown":
-                message = f"It is not known whether the extrinsic arrived: {submission.message}"
-                return self._wait(record, _until_era_end("SUBMISSION_UNKNOWN", message, record))
+                message = f"It is not known whether the extrinsic arrived: {answer.message}"
+                return self._wait(record, _until_era_end("EXTRINSIC_UNKNOWN", message, record))
 
     def _submitted(self, record: PublicationRecord) -> StepResult:
         if record.status == "intent":

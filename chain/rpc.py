@@ -21,7 +21,7 @@ _POOL_CODES = range(1000, 2000)  # JSON-RPC error codes by which a transaction p
 _ALREADY_IMPORTED = 1013  # pool error code: these very bytes are in the pool
 
 
-class Submission(msgspec.Struct, frozen=True):
+class PoolAnswer(msgspec.Struct, frozen=True):
     """What is known after handing an extrinsic to the endpoint; `message` explains anything but `accepted`."""
 
     fate: Literal["accepted", "refused", "unknown"]
@@ -33,7 +33,7 @@ def extrinsic_hash_of(data: bytes) -> str:
     return "0x" + blake2b(data, digest_size=32).hexdigest()
 
 
-def refusal(error: Exception) -> Submission | None:
+def refusal(error: Exception) -> PoolAnswer | None:
     """Return what a pool's answer means, or None when `error` is not an answer."""
     payload = getattr(error, "payload", None)
     body = payload.get("error") if isinstance(payload, dict) else None
@@ -41,10 +41,10 @@ def refusal(error: Exception) -> Submission | None:
     if not isinstance(body, dict) or not isinstance(code, int) or code not in _POOL_CODES:
         return None
     if code == _ALREADY_IMPORTED:
-        return Submission("accepted", "already in the pool")
+        return PoolAnswer("accepted", "already in the pool")
     detail = body.get("data")
     text = f"{body.get('message')}: {detail}" if detail else str(body.get("message"))
-    return Submission("refused", f"{text[:200]} (pool code {code})")
+    return PoolAnswer("refused", f"{text[:200]} (pool code {code})")
 
 
 async def number_of(connection: SdkConnection, block_hash: str) -> int:

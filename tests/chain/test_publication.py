@@ -10,7 +10,7 @@ import pytest
 from chain.abi import Storage
 from chain.client import ChainClient
 from chain.publication import PublicationOptions, StepResult, WeightTarget, record_digest, step
-from chain.rpc import Submission
+from chain.rpc import PoolAnswer
 from config.errors import InternalError
 
 OPTIONS = PublicationOptions(netuid=2, profile="devnet", era_blocks=16)
@@ -158,7 +158,7 @@ async def test_a_crash_after_the_intent_resubmits_the_same_bytes(world: Any, cra
     """Dying between journal and submission costs nothing: the intent's bytes go out, once."""
     client = world.new_client()
 
-    async def die(_: bytes) -> Submission:
+    async def die(_: bytes) -> PoolAnswer:
         raise crash
 
     client.submit = die
@@ -202,7 +202,7 @@ async def test_a_connection_lost_at_submission_is_unknown_until_the_chain_tells(
     await client.open()
     real = client.submit
 
-    async def lose_the_answer(data: bytes) -> Submission:
+    async def lose_the_answer(data: bytes) -> PoolAnswer:
         wire.swallow_answers = True
         answer = await real(data)
         wire.swallow_answers = False
@@ -212,7 +212,7 @@ async def test_a_connection_lost_at_submission_is_unknown_until_the_chain_tells(
     client.submit = lose_the_answer
     lost = await advance(world, target(world), client)
     assert lost.waiting is not None
-    assert lost.waiting.code == "SUBMISSION_UNKNOWN"
+    assert lost.waiting.code == "EXTRINSIC_UNKNOWN"
     assert world.journal.statuses == ["intent"]
     found = await advance(world, target(world), client)
     assert found.waiting is not None
@@ -227,8 +227,8 @@ async def test_only_a_passed_era_allows_a_second_record_in_one_epoch(make_world:
     world = await make_world(tempo=360)
     client = world.new_client()
 
-    async def lose(_: bytes) -> Submission:
-        return Submission("unknown", "lost")
+    async def lose(_: bytes) -> PoolAnswer:
+        return PoolAnswer("unknown", "lost")
 
     client.submit = lose
     first = (await advance(world, target(world), client)).head
@@ -250,7 +250,7 @@ async def test_a_nonce_used_elsewhere_expires_the_intent(world: Any, crash: Any)
     """If the hotkey signed something else meanwhile, the journalled bytes are dead and the epoch starts over."""
     client = world.new_client()
 
-    async def die(_: bytes) -> Submission:
+    async def die(_: bytes) -> PoolAnswer:
         raise crash
 
     client.submit = die
@@ -383,13 +383,13 @@ async def test_a_refused_submission_says_so_and_stays_open(world: Any) -> None:
     """The pool's refusal is a reason to wait, with its words; the intent remains the only one."""
     client = world.new_client()
 
-    async def refuse(_: bytes) -> Submission:
-        return Submission("refused", "Priority is too low (pool code 1014)")
+    async def refuse(_: bytes) -> PoolAnswer:
+        return PoolAnswer("refused", "Priority is too low (pool code 1014)")
 
     client.submit = refuse
     result = await advance(world, target(world), client)
     assert result.waiting is not None
-    assert result.waiting.code == "SUBMISSION_REFUSED"
+    assert result.waiting.code == "EXTRINSIC_REFUSED"
     assert "1014" in result.waiting.message
     assert world.journal.statuses == ["intent"]
 
