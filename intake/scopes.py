@@ -1,0 +1,238 @@
+"""Which name means which import, by Python's own scoping rules.
+
+Invariants
+1. Function and comprehension scopes are static: a name bound there is that binding everywhere inside. Module and class
+   scopes are dynamic: a name that is bound by an import anywhere in them may be that import.
+2. `global` and `nonlocal` declarations bind in the scope they name, wherever they stand.
+3. A plain assignment `name = a.b.c` makes `name` an alias of what `a.b.c` may be; aliases are followed to the end.
+4. Resolution over-approximates: it may report an import that a name does not hold, never miss one that it can hold
+   through these forms. Values that travel through calls and containers are refused at the point where they start.
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import NamedTuple
+
+from intake.syntax import children, dotted_name
+
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+class ImportedName(NamedTuple):
+    """One name bound by an import statement. `path` is the absolute dotted path, or "." + path for a relative one."""
+
+    name: str
+    path: str
+    is_module: bool  # bound by `import`, so certainly a module
+
+
+class Scope:
+    """The bindings of one module, class, function or comprehension."""
+
+    def __init__(self, node: ast.AST, parent: Scope | None) -> None:
+        self.node = node
+        self.parent = parent
+        self.bound: set[str] = set()
+        self.imports: dict[str, set[ImportedName]] = {}
+        self.aliases: dict[str, list[ast.AST]] = {}
+        self.elsewhere: dict[str, str] = {}  # name -> "global" or "nonlocal"
+
+    @property
+    def is_class(self) -> bool:
+        """Whether this is the body of a class, which inner functions do not see."""
+        return isinstance(self.node, ast.ClassDef)
+
+    @property
+    def is_static(self) -> bool:
+        """Whether a name bound here shadows outer names everywhere inside."""
+        return isinstance(self.node, (*_FUNCTIONS, *_COMPREHENSIONS))
+
+
+class Scopes:
+    """All scopes of one syntax tree."""
+
+    def __init__(self, tree: ast.Module) -> None:
+        self.module = Scope(tree, None)
+        self._by_node: dict[int, Scope] = {id(tree): self.module}
+        for child in children(tree):
+            self._bind(child, self.module)
+
+    def adopt(self, expression: ast.expr) -> None:
+        """Add an expression that is evaluated at module level, such as the text of an annotation."""
+        self._bind(expression, self.module)
+
+    def of(self, node: ast.AST) -> Scope:
+        """Return the scope that `node` (a module, class, function or comprehension) opens."""
+        return self._by_node[id(node)]
+
+    def resolve(self, name: str, scope: Scope) -> set[ImportedName]:
+        """Return every import that `name` may mean in `scope`; empty for a name that holds none."""
+        found: set[ImportedName] = set()
+        self._collect(name, scope, found, set())
+        return found
+
+    def is_function_local(self, name: str, scope: Scope) -> bool:
+        """Say whether `name` is certainly a local of an enclosing function or comprehension."""
+        holder = self._holder(name, scope)
+        return holder is not None and holder.is_static
+
+    def _holder(self, name: str, scope: Scope) -> Scope | None:
+        current: Scope | None = scope
+        while current is not None:
+            if current.is_static and name in current.bound and name not in current.elsewhere:
+                return current
+            if current.elsewhere.get(name) == "global":
+                return self.module
+            current = current.parent
+        return None
+
+    def _collect(self, name: str, scope: Scope, found: set[ImportedName], seen: set[tuple[int, str]]) -> None:
+        current: Scope | None = scope
+        while current is not None:
+            visible = current is scope or not current.is_class
+            if visible and (name in current.imports or name in current.aliases):
+                if (id(current), name) in seen:
+                    return
+                seen.add((id(current), name))
+                found |= current.imports.get(name, set())
+                for value in current.aliases.get(name, ()):
+                    self._collect_alias(value, current, found, seen)
+            if current.is_static and name in current.bound and name not in current.elsewhere:
+                return
+            current = self.module if current.elsewhere.get(name) == "global" else current.parent
+
+    def _collect_alias(
+        self, value: ast.AST, scope: Scope, found: set[ImportedName], seen: set[tuple[int, str]]
+    ) -> None:
+        chain = dotted_name(value)
+        if chain is None:
+            return
+        root, attributes = chain
+        origins: set[ImportedName] = set()
+        self._collect(root.id, scope, origins, seen)
+        for origin in origins:
+            found.add(
+                ImportedName(origin.name, ".".join([origin.path, *attributes]), origin.is_module and not attributes)
+            )
+
+    def _bind(self, node: ast.AST, scope: Scope) -> None:
+        if isinstance(node, _FUNCTIONS):
+            self._bind_function(node, scope)
+        elif isinstance(node, ast.ClassDef):
+            self._target(scope, node.name)
+            self._open(node, scope, node.body, outer=[*node.decorator_list, *node.bases, *node.keywords])
+        elif isinstance(node, _COMPREHENSIONS):
+            self._bind_comprehension(node, scope)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            self._bind_import(node, scope)
+        elif isinstance(node, ast.Global | ast.Nonlocal):
+            # Declared before use, by the language's own rule, so later bindings see it.
+            kind = "global" if isinstance(node, ast.Global) else "nonlocal"
+            scope.elsewhere.update(dict.fromkeys(node.names, kind))
+        else:
+            self._bind_plain(node, scope)
+
+    def _bind_plain(self, node: ast.AST, scope: Scope) -> None:
+        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+            self._target(scope, node.id)
+        elif isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name:
+            self._target(scope, node.name)
+        elif isinstance(node, ast.MatchMapping) and node.rest:
+            self._target(scope, node.rest)
+        elif isinstance(node, ast.NamedExpr):
+            self._walrus(node, scope)
+            self._bind(node.value, scope)
+            return
+        elif isinstance(node, ast.Assign):
+            for target in node.targets:
+                if isinstance(target, ast.Name):
+                    self._home(scope, target.id).aliases.setdefault(target.id, []).append(node.value)
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
+            self._home(scope, node.target.id).aliases.setdefault(node.target.id, []).append(node.value)
+        for child in children(node):
+            self._bind(child, scope)
+
+    def _bind_function(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, scope: Scope) -> None:
+        arguments = node.args
+        outer: list[ast.AST] = [*arguments.defaults, *(item for item in arguments.kw_defaults if item is not None)]
+        parameters = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+        parameters += [item for item in (arguments.vararg, arguments.kwarg) if item is not None]
+        outer += [item.annotation for item in parameters if item.annotation is not None]
+        body: list[ast.AST]
+        if isinstance(node, ast.Lambda):
+            body = [node.body]
+        else:
+            self._target(scope, node.name)
+            outer += node.decorator_list
+            outer += [node.returns] if node.returns is not None else []
+            body = list(node.body)
+        inner = self._open(node, scope, [], outer=outer)
+        inner.bound.update(item.arg for item in parameters)
+        for child in body:
+            self._bind(child, inner)
+
+    def _bind_comprehension(self, node: ast.AST, scope: Scope) -> None:
+        inner = self._open(node, scope, [], outer=[])
+        generators: list[ast.comprehension] = getattr(node, "generators", [])
+        for index, generator in enumerate(generators):
+            # Only the first iterable is evaluated outside.
+            self._bind(generator.iter, inner if index else scope)
+            self._bind(generator.target, inner)
+            for condition in generator.ifs:
+                self._bind(condition, inner)
+        for field in ("elt", "key", "value"):
+            value = getattr(node, field, None)
+            if isinstance(value, ast.AST):
+                self._bind(value, inner)
+
+    def _bind_import(self, node: ast.Import | ast.ImportFrom, scope: Scope) -> None:
+        for alias in node.names:
+            if isinstance(node, ast.Import):
+                name = alias.asname or alias.name.partition(".")[0]
+                imported = ImportedName(name, alias.name if alias.asname else name, is_module=True)
+            else:
+                name = alias.asname or alias.name
+                base = "." * node.level + (node.module or "")
+                imported = ImportedName(
+                    name, f"{base}.{alias.name}" if node.module else base + alias.name, is_module=False
+                )
+            home = self._home(scope, name)
+            home.bound.add(name)
+            home.imports.setdefault(name, set()).add(imported)
+
+    def _walrus(self, node: ast.NamedExpr, scope: Scope) -> None:
+        home = scope
+        while isinstance(home.node, _COMPREHENSIONS) and home.parent is not None:
+            home = home.parent
+        name = node.target.id
+        self._target(home, name)
+        self._home(home, name).aliases.setdefault(name, []).append(node.value)
+
+    def _open(
+        self, node: ast.AST, scope: Scope, body: list[ast.stmt], *, outer: list[ast.AST] | list[ast.expr]
+    ) -> Scope:
+        inner = Scope(node, scope)
+        self._by_node[id(node)] = inner
+        for child in outer:
+            self._bind(child, scope)
+        for statement in body:
+            self._bind(statement, inner)
+        return inner
+
+    def _target(self, scope: Scope, name: str) -> None:
+        self._home(scope, name).bound.add(name)
+
+    def _home(self, scope: Scope, name: str) -> Scope:
+        """Return the scope in which a binding of `name` made in `scope` takes effect."""
+        kind = scope.elsewhere.get(name)
+        if kind == "global":
+            return self.module
+        if kind == "nonlocal":
+            outer = scope.parent
+            while outer is not None:
+                if outer.is_static and name in outer.bound:
+                    return outer
+                outer = outer.parent
+        return scope

@@ -1,0 +1,190 @@
+"""Hostile archive bytes in; one complete verdict of intake out. Runs inside the sandboxed child.
+
+Order, each step on the output of the one before
+1. unpack in memory, within limits (`intake.archive`); 2. content hash against the committed one; 3. names; 4. manifest;
+5. file kinds and contents; 6. syntax and policy of every Python file; 7. local imports and reachability; 8. target;
+9. routing domains; 10. fingerprint.
+
+Invariants
+1. Only `IntakeError` leaves. Everything wrong from step 3 on is found in one pass; the first finding is the refusal.
+2. Nothing is imported, run or written. This module and all it imports need the standard library, msgspec, tomli and
+   `config` only.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from config.canonical import is_digest, sha256_hex, sorted_paths
+from config.errors import IntakeError, SourceLocation
+from config.limits import INTAKE, IntakeLimits
+from config.target_catalog import TargetCatalog, load_catalog
+from intake.archive import unpack
+from intake.closure import Import, LocalModules, check_source, imports_of, python_closure
+from intake.content_hash import hash_files
+from intake.domain import Domain, effective_domain, read_metadata
+from intake.fingerprint import fingerprint
+from intake.manifest import Manifest, Op, load_manifest
+from intake.manifest_fields import MANIFEST
+from intake.refusal import Findings, HashMismatch, clip
+from intake.registry import VariantRegistry
+from intake.report import FileEntry, IntakeReport, ResolvedVariant
+from intake.resolve import resolve_target
+from intake.static_scan import ScannedModule, check_reexports, scan_module
+from intake.syntax import parse_python
+from intake.tree import Kind, check_names, check_reachable, check_tree, kind_of
+
+
+class Screened(NamedTuple):
+    """An accepted bundle: its report and its file table in path order."""
+
+    report: IntakeReport
+    files: dict[str, bytes]
+
+
+def screen_archive(
+    archive: bytes | memoryview,
+    expected_hash: str,
+    *,
+    limits: IntakeLimits = INTAKE,
+    catalog: TargetCatalog | None = None,
+    allow_legacy_abi: bool = False,
+) -> Screened:
+    """Screen an archive that was committed under `expected_hash` (64 lower-case hex characters).
+
+    Raises `IntakeError`; `HashMismatch` when the archive holds other bytes, `BundleRefused` with all findings when the
+    bundle breaks rules. `allow_legacy_abi`: the submission was finalized before the ABI cut-over.
+    """
+    if not is_digest(expected_hash):
+        raise IntakeError("BUNDLE_HASH_INVALID", f"{clip(expected_hash)} is not a content hash.")
+    files = unpack(archive, limits=limits)
+    seen = hash_files(files)
+    if seen != expected_hash:
+        raise HashMismatch(expected_hash, seen)
+    return screen_files(files, content_hash=seen, limits=limits, catalog=catalog, allow_legacy_abi=allow_legacy_abi)
+
+
+def screen_files(
+    files: Mapping[str, bytes],
+    *,
+    content_hash: str = "",
+    limits: IntakeLimits = INTAKE,
+    catalog: TargetCatalog | None = None,
+    allow_legacy_abi: bool = False,
+) -> Screened:
+    """Screen an unpacked file table (path -> content). Raises `BundleRefused` with all findings."""
+    findings = Findings(limits.findings)
+    ordered = {path: files[path] for path in sorted_paths(files)}
+    check_names(ordered, findings, limits)
+    manifest = load_manifest(ordered, findings, allow_legacy_abi=allow_legacy_abi, limits=limits)
+    check_tree(ordered, manifest, findings, limits)
+    python = _Python(ordered, findings, limits)
+    if manifest is None:
+        findings.raise_if_any()
+        raise IntakeError("MANIFEST_SYNTAX", "the manifest cannot be read.")
+    closure = python.closure(manifest.ops)
+    check_reachable(ordered, closure, findings)
+    resolution = findings.attempt(lambda: resolve_target(manifest, catalog or load_catalog()))
+    domains = _domains(manifest, ordered, findings)
+    findings.raise_if_any()
+    if resolution is None or len(domains) != len(manifest.ops):
+        raise IntakeError("MANIFEST_SYNTAX", "the manifest cannot be resolved.")
+    print_of = fingerprint(manifest.ops, python.trees(closure), python.modules)
+    report = IntakeReport(
+        content_hash=content_hash or hash_files(ordered),
+        bundle_id=manifest.bundle_id,
+        abi_version=manifest.abi_version,
+        target_id=resolution.target.id,
+        target_kind=resolution.target.kind,
+        features=resolution.features,
+        variants=tuple(map(_variant, manifest.ops, domains)),
+        fingerprint=print_of.digest,
+        pieces=print_of.pieces,
+        files=tuple(FileEntry(path, len(data), sha256_hex(data)) for path, data in ordered.items()),
+        closure=tuple(closure),
+    )
+    return Screened(report, ordered)
+
+
+class _Python:
+    """Every Python file of the bundle, parsed and scanned once."""
+
+    def __init__(self, files: Mapping[str, bytes], findings: Findings, limits: IntakeLimits) -> None:
+        self._files = files
+        self._findings = findings
+        self._limits = limits
+        self._imports: dict[str, list[Import]] = {}
+        self._scanned: dict[str, ScannedModule] = {}
+        paths = [path for path in files if kind_of(path) is Kind.PYTHON]
+        self.modules = LocalModules(paths)
+        for name in self.modules.shadowing():
+            hint = "Rename it: an import of that name must mean the same module everywhere."
+            message = f"the local module {clip(name)} has the name of a module outside the bundle."
+            findings.add("LOCAL_SHADOWS_EXTERNAL", message, hint=hint, path=self._root_file(name))
+        for path in paths:
+            findings.attempt(lambda path=path: self._scan(path))  # type: ignore[misc]
+        check_reexports(self._scanned, self.modules, findings)
+
+    def _root_file(self, name: str) -> str:
+        return self.modules.find((name,)) or name
+
+    def _scan(self, path: str) -> None:
+        tree = parse_python(path, self._files[path], self._limits)
+        self._imports[path] = imports_of(tree)
+        self._scanned[path] = scan_module(path, tree, self.modules, self._findings)
+
+    def closure(self, ops: tuple[Op, ...]) -> list[str]:
+        """Check the entry of every row and return the files that entries reach, in path order."""
+        sources = []
+        for op in ops:
+            problem = check_source(op.source)
+            if problem:
+                message = f"the source {clip(op.source)} {problem}."
+                self._findings.add("ENTRY_SOURCE", message, path=MANIFEST, line=op.line)
+                continue
+            sources.append(op.source)
+            for name in (op.entry, op.prepare, op.setup):
+                scanned = self._scanned.get(op.source)
+                if name is not None and scanned is not None and name not in scanned.defined:
+                    hint = "Define it at the top level of the source file."
+                    message = f"{clip(op.source)} does not define {clip(name)}."
+                    self._findings.add("ENTRY_NOT_DEFINED", message, hint=hint, path=MANIFEST, line=op.line)
+        return python_closure(sources, self._imports, self.modules, self._findings)
+
+    def trees(self, paths: list[str]) -> dict[str, ast.Module]:
+        """Return fresh syntax trees; holding all of them while scanning would cost too much memory."""
+        return {path: parse_python(path, self._files[path], self._limits) for path in paths}
+
+
+def _domains(manifest: Manifest, files: Mapping[str, bytes], findings: Findings) -> list[Domain]:
+    registry = VariantRegistry()
+    domains: list[Domain] = []
+    for op in manifest.ops:
+        try:
+            metadata = _metadata(op, files)
+            domain = effective_domain(metadata, op.dtypes, op.architectures)
+            registry.register(op.slot, op.variant, domain)
+            domains.append(domain)
+        except IntakeError as error:
+            place = error.location or SourceLocation(op.metadata or MANIFEST, 0 if op.metadata else op.line)
+            findings.take(IntakeError(error.code, error.message, hint=error.hint, location=place))
+    return domains
+
+
+def _metadata(op: Op, files: Mapping[str, bytes]) -> dict[str, Any]:
+    return {} if op.metadata is None else read_metadata(files[op.metadata])
+
+
+def _variant(op: Op, domain: Domain) -> ResolvedVariant:
+    return ResolvedVariant(
+        slot=op.slot,
+        variant=op.variant,
+        source=op.source,
+        entry=op.entry,
+        prepare=op.prepare,
+        dtypes=domain.dtypes,
+        architectures=domain.architectures,
+        metadata=domain.render(),
+    )

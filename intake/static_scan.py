@@ -1,0 +1,487 @@
+"""One policy for every Python file of a bundle, read from its syntax tree.
+
+Invariants
+1. Imports are an allow-list (`intake.scan_policy.IMPORTS`); modules that reach files, processes or the interpreter may
+   be used only through their listed members.
+2. What is banned is banned in every form it can be written in: as an attribute, as the literal of `getattr`, in an
+   `import from`, in a class pattern, in a text annotation, as a bare builtin.
+3. A module does not travel as a value, nor through another file of the bundle, so rule 1 cannot be walked around.
+4. Nothing is assigned into an imported module or into what came from one: no engine-wide mutation.
+5. A binding that is harmless while it lies there (`f = torch.compile`) is accepted, and any use of it is refused.
+6. Threads are no matter of this scan; the referee checks outputs whenever it likes.
+This is defence in depth: it makes honest mistakes loud and cheap attacks visible. Containment is the sandbox's job.
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import NamedTuple
+
+from config.errors import IntakeError
+from intake.closure import LocalModules
+from intake.dsl_jit_policy import DSL_JIT_ENTRYPOINTS, admitted_calls
+from intake.refusal import Findings, clip
+from intake.scan_policy import (
+    ATTRIBUTE_BUILTINS,
+    CODE_BUILTINS,
+    CONTAINERS,
+    DENIED_BUILTINS,
+    DENIED_NAMES,
+    DENIED_STRINGS,
+    IMPORTS,
+    LEAKED_MODULES,
+    TAINTED_ATTRIBUTES,
+    TAINTED_IMPORTS,
+    UNPICKLERS,
+    is_denied_attribute,
+    path_problem,
+)
+from intake.scopes import ImportedName, Scope, Scopes
+from intake.suggest import nearest
+from intake.syntax import attribute_link, children, dotted_name, line_of, literal_text, parse_expression, walk
+
+_SCOPE_NODES = (
+    ast.FunctionDef,
+    ast.AsyncFunctionDef,
+    ast.Lambda,
+    ast.ListComp,
+    ast.SetComp,
+    ast.DictComp,
+    ast.GeneratorExp,
+)
+
+
+class LocalUse(NamedTuple):
+    """A name reached inside a module of the bundle: `module.name`, used at `path:line`."""
+
+    dotted: tuple[str, ...]
+    path: str
+    line: int
+
+
+class ScannedModule(NamedTuple):
+    """What other checks need to know about one scanned file."""
+
+    defined: frozenset[str]  # names bound at module level
+    foreign: frozenset[str]  # module-level names that hold something imported from outside the bundle
+    local_uses: tuple[LocalUse, ...]
+
+
+def scan_module(path: str, tree: ast.Module, modules: LocalModules, findings: Findings) -> ScannedModule:
+    """Apply the policy to one file; every breach becomes a finding with its line."""
+    scanner = _Scanner(path, tree, modules, findings)
+    scanner.run()
+    scopes = scanner.scopes
+    foreign = {
+        name
+        for name in (*scopes.module.imports, *scopes.module.aliases)
+        if any(scanner.is_foreign_module(origin) for origin in scopes.resolve(name, scopes.module))
+    }
+    return ScannedModule(frozenset(scopes.module.bound), frozenset(foreign), tuple(scanner.local_uses))
+
+
+def check_reexports(scanned: dict[str, ScannedModule], modules: LocalModules, findings: Findings) -> None:
+    """Refuse reaching an outside module through another file of the bundle."""
+    for module in scanned.values():
+        for use in module.local_uses:
+            for depth in range(len(use.dotted) - 1, 0, -1):
+                target = modules.find(use.dotted[:depth])
+                if target is None:
+                    continue
+                name = use.dotted[depth]
+                if target in scanned and name in scanned[target].foreign:
+                    findings.add(
+                        "SCAN_REEXPORT",
+                        f"{clip(name)} is imported through {clip(target)}.",
+                        hint="Import it directly where it is used.",
+                        path=use.path,
+                        line=use.line,
+                    )
+                break
+
+
+class _Scanner:
+    """Walks one tree with the current scope at hand."""
+
+    def __init__(self, path: str, tree: ast.Module, modules: LocalModules, findings: Findings) -> None:
+        self.scopes = Scopes(tree)
+        self.local_uses: list[LocalUse] = []
+        self._path = path
+        self._tree = tree
+        self._modules = modules
+        self._findings = findings
+        self._admitted: frozenset[int] | None = None
+        self._tainted = self._tainted_names()
+        self._handlers = {
+            ast.Import: self._import,
+            ast.ImportFrom: self._import_from,
+            ast.Name: self._name,
+            ast.Attribute: self._attribute,
+            ast.Subscript: self._subscript,
+            ast.Call: self._call,
+            ast.Constant: self._constant,
+            ast.Assign: self._assign,
+            ast.AnnAssign: self._annotated_assign,
+            ast.NamedExpr: self._walrus,
+            ast.Compare: self._compare,
+            ast.MatchClass: self._match_class,
+            ast.ClassDef: self._class,
+            **dict.fromkeys(_SCOPE_NODES, self._scope_node),
+        }
+
+    def run(self) -> None:
+        for statement in self._tree.body:
+            self._visit(statement, self.scopes.module)
+
+    def is_local(self, origin: ImportedName) -> bool:
+        """Say whether an import binding comes from the bundle itself."""
+        return origin.path.startswith(".") or self._modules.is_local(origin.path.partition(".")[0])
+
+    def is_foreign_module(self, origin: ImportedName) -> bool:
+        """Say whether an import binding is an outside module, or anything of a module that is not open."""
+        if self.is_local(origin):
+            return False
+        restricted = IMPORTS.get(origin.path.partition(".")[0]) is not None
+        return origin.is_module or origin.path in CONTAINERS or restricted
+
+    def _visit(self, node: ast.AST, scope: Scope) -> None:
+        handler = self._handlers.get(type(node))
+        if handler is None:
+            self._visit_children(node, scope)
+        else:
+            handler(node, scope)  # type: ignore[operator]
+
+    def _visit_children(self, node: ast.AST, scope: Scope) -> None:
+        for child in children(node):
+            self._visit(child, scope)
+
+    def _refuse(self, code: str, message: str, node: ast.AST, hint: str = "") -> None:
+        self._findings.add(code, message, hint=hint, path=self._path, line=line_of(node))
+
+    # Imports
+
+    def _import(self, node: ast.Import, scope: Scope) -> None:
+        self._no_class_import(node, scope)
+        for alias in node.names:
+            self._check_import(alias.name, node)
+            self._check_alias_of_restricted(alias.name.partition(".")[0], alias.asname, node)
+
+    def _import_from(self, node: ast.ImportFrom, scope: Scope) -> None:
+        self._no_class_import(node, scope)
+        base = node.module or ""
+        local = node.level > 0 or self._modules.is_local(base.partition(".")[0])
+        for alias in node.names:
+            if alias.name == "*":
+                self._refuse("SCAN_IMPORT", "a wildcard import hides what is used.", node, "Import names one by one.")
+            elif local:
+                self._local_import(node, alias.name)
+            elif (base, alias.name) not in TAINTED_IMPORTS:
+                self._check_import(f"{base}.{alias.name}", node)
+            if is_denied_attribute(alias.name) or alias.name in TAINTED_ATTRIBUTES | DENIED_STRINGS:
+                self._refuse("SCAN_IMPORT", f"{clip(alias.name)} may not be imported.", node)
+
+    def _local_import(self, node: ast.ImportFrom, name: str) -> None:
+        module = tuple(node.module.split(".")) if node.module else ()
+        if node.level:
+            try:
+                module = self._modules.absolute(self._path, node.level, module)
+            except IntakeError:
+                return  # the closure reports it
+        self.local_uses.append(LocalUse((*module, name), self._path, line_of(node)))
+
+    def _check_import(self, dotted: str, node: ast.AST) -> None:
+        root = dotted.partition(".")[0]
+        if self._modules.is_local(root):
+            return
+        if root not in IMPORTS:
+            hint = nearest(root, IMPORTS) or "A kernel needs torch, triton, cutlass, numpy and plain helpers only."
+            self._refuse("SCAN_IMPORT", f"the module {clip(root)} may not be imported.", node, hint)
+        elif problem := path_problem(dotted):
+            self._refuse("SCAN_IMPORT", f"{problem}.", node)
+
+    def _check_alias_of_restricted(self, root: str, alias: str | None, node: ast.AST) -> None:
+        if alias is not None and alias != root and IMPORTS.get(root) is not None:
+            hint = f"Write `import {root}`."
+            self._refuse("SCAN_IMPORT", f"{root} may not be imported under another name.", node, hint)
+
+    def _no_class_import(self, node: ast.AST, scope: Scope) -> None:
+        if scope.is_class:
+            self._refuse(
+                "SCAN_IMPORT", "an import in a class body is not allowed.", node, "Import at the top of the file."
+            )
+
+    # Names and attributes
+
+    def _name(self, node: ast.Name, scope: Scope) -> None:
+        self._check_name(node, scope)
+        if isinstance(node.ctx, ast.Load):
+            for origin in self.scopes.resolve(node.id, scope):
+                if not self.is_local(origin) and (origin.is_module or origin.path in CONTAINERS):
+                    message = f"the module {clip(origin.path)} is used as a value."
+                    self._refuse("SCAN_MODULE_VALUE", message, node, "Use its members by their full names.")
+
+    def _check_name(self, node: ast.Name, scope: Scope) -> None:
+        name = node.id
+        if name in DENIED_NAMES or name in CODE_BUILTINS or (name.startswith("__") and is_denied_attribute(name)):
+            self._refuse("SCAN_NAME", f"{name} may not be used.", node)
+        elif isinstance(node.ctx, ast.Load):
+            if name in DENIED_BUILTINS | ATTRIBUTE_BUILTINS and not self.scopes.is_function_local(name, scope):
+                self._refuse("SCAN_NAME", f"{name} may not be used as a value.", node)
+            if name in self._tainted:
+                self._refuse("SCAN_NAME", f"{clip(name)} holds something that may not be used.", node)
+
+    def _attribute(self, node: ast.AST, scope: Scope) -> None:
+        """Check `a.b.c` as a whole: each attribute by name, then the path if it starts at an import."""
+        self._check_target(node, scope)
+        link = attribute_link(node)
+        base: ast.AST = node
+        names: list[str] = []
+        while link is not None:
+            if isinstance(base, ast.Call):
+                self._visit_extra_arguments(base, scope)
+            base, name = link
+            names.append(name)
+            self._check_attribute_name(name, node)
+            link = attribute_link(base)
+        names.reverse()
+        if isinstance(base, ast.Name):
+            self._check_name(base, scope)
+            if base.id in UNPICKLERS and names[0] in ("load", "loads"):
+                self._refuse("SCAN_ATTRIBUTE", f"{base.id}.{names[0]} may not be used.", node)
+            for origin in self.scopes.resolve(base.id, scope):
+                self._check_path(origin, names, node)
+        else:
+            self._visit(base, scope)
+
+    def _visit_extra_arguments(self, call: ast.Call, scope: Scope) -> None:
+        for extra in (*call.args[2:], *call.keywords):
+            self._visit(extra, scope)
+
+    def _check_attribute_name(self, name: str, node: ast.AST) -> None:
+        if is_denied_attribute(name) or name in TAINTED_ATTRIBUTES or name in DENIED_STRINGS:
+            hint = ""
+            if name in DSL_JIT_ENTRYPOINTS:
+                hint = "Only cute.compile(function) is admitted, with cute bound once by `import cutlass.cute as cute`."
+            self._refuse("SCAN_ATTRIBUTE", f"the attribute {name} may not be used.", node, hint)
+
+    def _check_path(self, origin: ImportedName, names: list[str], node: ast.AST) -> None:
+        if self.is_local(origin):
+            self._local_path(origin.path, names, node)
+            return
+        path = ".".join([origin.path, *names])
+        if path.partition(".")[0] not in IMPORTS:
+            return  # the import itself was refused
+        problem = path_problem(path)
+        # A problem of the import statement alone was reported there.
+        if problem and not path_problem(origin.path):
+            self._refuse("SCAN_ATTRIBUTE", f"{problem}.", node)
+
+    def _local_path(self, path: str, names: list[str], node: ast.AST) -> None:
+        for name in names:
+            if name in LEAKED_MODULES:
+                self._refuse("SCAN_ATTRIBUTE", f"{clip(name)} may not be reached through a local module.", node)
+        dotted = tuple(part for part in path.split(".") if part)
+        level = len(path) - len(path.lstrip("."))
+        if level:
+            try:
+                dotted = self._modules.absolute(self._path, level, dotted)
+            except IntakeError:
+                return  # the closure reports it
+        self.local_uses.append(LocalUse((*dotted, *names), self._path, line_of(node)))
+
+    def _check_target(self, node: ast.AST, scope: Scope) -> None:
+        """Refuse `a.b[c].d = ...` and `del a.b` when `a` came from outside the bundle."""
+        if not isinstance(getattr(node, "ctx", None), ast.Store | ast.Del):
+            return
+        root = node
+        while isinstance(root, ast.Attribute | ast.Subscript):
+            root = root.value
+        if isinstance(root, ast.Name):
+            for origin in self.scopes.resolve(root.id, scope):
+                if not self.is_local(origin):
+                    self._mutation(origin.path, node)
+
+    def _mutation(self, path: str, node: ast.AST) -> None:
+        message = f"{clip(path)} belongs to an imported module and may not be changed."
+        self._refuse("SCAN_MUTATION", message, node, "A kernel changes only the outputs it is given.")
+
+    def _subscript(self, node: ast.Subscript, scope: Scope) -> None:
+        self._check_target(node, scope)
+        self._visit_children(node, scope)
+
+    def _constant(self, node: ast.Constant, _: Scope) -> None:
+        if isinstance(node.value, str) and node.value in DENIED_STRINGS:
+            self._refuse("SCAN_NAME", f"the text {node.value!r} may not be used.", node)
+
+    # Calls
+
+    def _call(self, node: ast.Call, scope: Scope) -> None:
+        function = node.func
+        if attribute_link(node) is not None:
+            self._attribute(node, scope)
+            return
+        if isinstance(function, ast.Name):
+            self._call_of_name(function, node, scope)
+        elif isinstance(function, ast.Attribute) and function.attr in DSL_JIT_ENTRYPOINTS and self._is_admitted(node):
+            pass
+        else:
+            self._visit(function, scope)
+        probes = isinstance(function, ast.Name) and function.id == "hasattr"
+        for argument in (*node.args, *node.keywords):
+            if probes and self._is_plain_import(argument, scope):
+                self._check_plain_import(argument, scope)
+            else:
+                self._visit(argument, scope)
+
+    def _call_of_name(self, function: ast.Name, node: ast.Call, scope: Scope) -> None:
+        name = function.id
+        if name in DENIED_BUILTINS:
+            self._refuse("SCAN_NAME", f"{name}() may not be called.", node)
+        elif name in ATTRIBUTE_BUILTINS:
+            self._attribute_builtin(name, node, scope)
+        else:
+            self._visit(function, scope)
+
+    def _attribute_builtin(self, name: str, node: ast.Call, scope: Scope) -> None:
+        literal = literal_text(node.args[1]) if len(node.args) > 1 else None
+        if any(isinstance(argument, ast.Starred) for argument in node.args) or node.keywords:
+            self._refuse("SCAN_NAME", f"{name}() may not take unpacked or keyword arguments.", node)
+        elif len(node.args) > 1 and literal is None:
+            self._refuse(
+                "SCAN_NAME", f"{name}() needs a literal attribute name.", node, "Write the name as a plain text."
+            )
+        elif literal is not None and name != "getattr":
+            self._check_attribute_name(literal, node)
+            chain = dotted_name(node.args[0])
+            for origin in self.scopes.resolve(chain[0].id, scope) if chain else ():
+                if not self.is_local(origin):
+                    self._mutation(origin.path, node)
+
+    def _is_admitted(self, node: ast.Call) -> bool:
+        if self._admitted is None:
+            roots = {path.partition(".")[0] for path in DSL_JIT_ENTRYPOINTS.values()}
+            vendored = any(self._modules.is_local(root) for root in roots)
+            self._admitted = admitted_calls(self._tree, is_vendored=vendored)
+        return id(node) in self._admitted
+
+    # Statements and expressions in which a module or a tainted attribute may stand
+
+    def _assign(self, node: ast.Assign, scope: Scope) -> None:
+        for target in node.targets:
+            self._visit(target, scope)
+        names_only = all(isinstance(target, ast.Name) for target in node.targets)
+        self._bound_value(node.value, scope, is_binding=names_only)
+
+    def _annotated_assign(self, node: ast.AnnAssign, scope: Scope) -> None:
+        self._visit(node.target, scope)
+        self._annotation(node.annotation, scope)
+        if node.value is not None:
+            self._bound_value(node.value, scope, is_binding=isinstance(node.target, ast.Name))
+
+    def _walrus(self, node: ast.NamedExpr, scope: Scope) -> None:
+        self._visit(node.target, scope)
+        self._visit(node.value, scope)
+
+    def _bound_value(self, value: ast.expr, scope: Scope, *, is_binding: bool) -> None:
+        """Visit the right side of `name = value`, where a module may be renamed and a tainted attribute may rest."""
+        if is_binding and isinstance(value, ast.Attribute) and value.attr in TAINTED_ATTRIBUTES:
+            self._visit(value.value, scope)
+        elif is_binding and not scope.is_class and self._is_plain_import(value, scope):
+            self._check_plain_import(value, scope)
+        else:
+            self._visit(value, scope)
+
+    def _is_plain_import(self, node: ast.AST, scope: Scope) -> bool:
+        """Say whether `node` is a dotted name of an open import, such as `torch.nn.functional`."""
+        chain = dotted_name(node)
+        if chain is None:
+            return False
+        origins = [origin for origin in self.scopes.resolve(chain[0].id, scope) if not self.is_local(origin)]
+        return bool(origins) and all(
+            IMPORTS.get(origin.path.partition(".")[0], frozenset()) is None for origin in origins
+        )
+
+    def _check_plain_import(self, node: ast.AST, scope: Scope) -> None:
+        if isinstance(node, ast.Name):
+            self._check_name(node, scope)
+        else:
+            self._attribute(node, scope)
+
+    def _compare(self, node: ast.Compare, scope: Scope) -> None:
+        identity = all(isinstance(operator, ast.Is | ast.IsNot) for operator in node.ops)
+        for operand in (node.left, *node.comparators):
+            if identity and self._is_plain_import(operand, scope):
+                self._check_plain_import(operand, scope)
+            else:
+                self._visit(operand, scope)
+
+    def _match_class(self, node: ast.MatchClass, scope: Scope) -> None:
+        for name in node.kwd_attrs:
+            self._check_attribute_name(name, node)
+        self._visit_children(node, scope)
+
+    # Scopes
+
+    def _class(self, node: ast.ClassDef, scope: Scope) -> None:
+        for outer in (*node.decorator_list, *node.bases, *node.keywords):
+            self._visit(outer, scope)
+        inner = self.scopes.of(node)
+        for statement in node.body:
+            self._visit(statement, inner)
+
+    def _scope_node(self, node: ast.AST, scope: Scope) -> None:
+        inner = self.scopes.of(node)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            arguments = node.args
+            for default in (*arguments.defaults, *arguments.kw_defaults):
+                if default is not None:
+                    self._visit(default, scope)
+            for argument in walk(arguments):
+                if isinstance(argument, ast.arg) and argument.annotation is not None:
+                    self._annotation(argument.annotation, scope)
+            if isinstance(node, ast.Lambda):
+                self._visit(node.body, inner)
+                return
+            for decorator in node.decorator_list:
+                self._visit(decorator, scope)
+            if node.returns is not None:
+                self._annotation(node.returns, scope)
+            for statement in node.body:
+                self._visit(statement, inner)
+            return
+        generators: list[ast.comprehension] = getattr(node, "generators", [])
+        for index, generator in enumerate(generators):
+            self._visit(generator.iter, inner if index else scope)
+            for part in (generator.target, *generator.ifs):
+                self._visit(part, inner)
+        for field in ("elt", "key", "value"):
+            value = getattr(node, field, None)
+            if isinstance(value, ast.AST):
+                self._visit(value, inner)
+
+    def _annotation(self, node: ast.expr, scope: Scope) -> None:
+        """Visit an annotation; text inside one is code for whoever evaluates annotations, so it is read as code."""
+        self._visit(node, scope)
+        for part in walk(node):
+            text = literal_text(part)
+            if text is None:
+                continue
+            try:
+                expression = parse_expression(text, line_of(part))
+            except IntakeError as error:
+                self._refuse(error.code, error.message, part, error.hint)
+                continue
+            if expression is not None:
+                self.scopes.adopt(expression)
+                self._annotation(expression, self.scopes.module)
+
+    def _tainted_names(self) -> frozenset[str]:
+        names = set()
+        for node in walk(self._tree):
+            if isinstance(node, ast.ImportFrom) and node.level == 0:
+                names |= {a.asname or a.name for a in node.names if (node.module, a.name) in TAINTED_IMPORTS}
+            elif isinstance(node, ast.Assign | ast.AnnAssign):
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                if isinstance(node.value, ast.Attribute) and node.value.attr in TAINTED_ATTRIBUTES:
+                    names |= {target.id for target in targets if isinstance(target, ast.Name)}
+        return frozenset(names)

@@ -1,0 +1,18 @@
+"""Closed vocabularies, and `Did you mean ...?` for words outside them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+def words(text: str) -> frozenset[str]:
+    """Return the words of a blank-separated list; keeps long tables readable."""
+    return frozenset(text.split())
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """Return a hint that names the known word closest to `word`, or "" when none is close."""
+    import difflib  # only a refusal needs it; the sandboxed child starts without it
+
+    matches = difflib.get_close_matches(word[:64], list(known), n=1)
+    return f"Did you mean {matches[0]!r}?" if matches else ""

@@ -1,0 +1,213 @@
+"""Hostile Python bytes -> a bounded syntax tree of exactly what the interpreter would read.
+
+Invariants
+1. UTF-8 only: no byte-order mark, no coding cookie for anything else, no NUL, no lone carriage return. What is scanned
+   is what runs.
+2. Cost is bounded before it is spent: bytes, then punctuation (which bounds the tree), then nodes and nesting.
+3. Nothing here recurses deeper than the nesting bound.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+from config.errors import IntakeError, SourceLocation
+from config.limits import INTAKE, IntakeLimits
+from intake.refusal import clip
+
+_COOKIE = re.compile(rb"[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")
+_UTF8 = frozenset({b"utf-8", b"utf8", b"utf_8"})
+_PUNCTUATION = b"\n\"%&'()*+,-./:;<=>@[]^{|}~"
+_LEAF_FIELDS = frozenset(
+    [
+        "ctx",
+        "op",
+        "ops",
+        "id",
+        "attr",
+        "arg",
+        "kind",
+        "type_comment",
+        "level",
+        "module",
+        "names",
+        "conversion",
+        "is_async",
+        "simple",
+        "asname",
+        "rest",
+        "kwd_attrs",
+        "type_ignores",
+    ]
+)
+_FIELDS: dict[type, tuple[str, ...]] = {}
+
+
+def parse_python(path: str, data: bytes | memoryview, limits: IntakeLimits = INTAKE) -> ast.Module:
+    """Return the syntax tree of one source file.
+
+    Raises `IntakeError` (PYTHON_ENCODING, PYTHON_SYNTAX, PYTHON_TOO_COMPLEX).
+    """
+    raw = bytes(data)
+    _check_encoding(path, raw)
+    if len(raw) > limits.text_file_bytes or _punctuation(raw) > limits.source_punctuation:
+        raise _too_complex(path)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # an odd escape sequence is the miner's taste, not our event
+            tree = ast.parse(raw.decode("utf-8"), filename=path)
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise _encoding(path, "the file is not UTF-8", line) from None
+    except SyntaxError as error:
+        raise IntakeError(
+            "PYTHON_SYNTAX",
+            f"the file does not parse: {clip(str(error.msg))}.",
+            hint="Run `python -m py_compile` on it.",
+            location=SourceLocation(path, error.lineno or 0),
+        ) from None
+    except (RecursionError, MemoryError, ValueError, OverflowError):
+        raise _too_complex(path) from None
+    _check_size(path, tree, limits, limits.syntax_depth)
+    return tree
+
+
+def parse_expression(text: str, line: int, limits: IntakeLimits = INTAKE) -> ast.expr | None:
+    """Return the tree of the expression `text`, its nodes placed on `line`; None when it is no expression.
+
+    Raises `IntakeError` (PYTHON_TOO_COMPLEX).
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(text, mode="eval")
+    except (SyntaxError, ValueError):
+        return None
+    except (RecursionError, MemoryError, OverflowError):
+        raise _too_complex("", line) from None
+    # Annotations nest inside their function, so they get a part of the bound only.
+    _check_size("", tree, limits, limits.syntax_depth // 4)
+    for node in walk(tree.body):
+        if hasattr(node, "lineno"):
+            node.lineno = line
+    return tree.body
+
+
+def children(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the child nodes of `node` in source order, without operators and contexts."""
+    for name in _fields(type(node)):
+        value = getattr(node, name, None)
+        if isinstance(value, list):
+            for item in value:
+                if isinstance(item, ast.AST):
+                    yield item
+        elif isinstance(value, ast.AST):
+            yield value
+
+
+def walk(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield `node` and everything below it, without recursion."""
+    pending: list[ast.AST] = [node]
+    while pending:
+        current = pending.pop()
+        yield current
+        pending.extend(children(current))
+
+
+def dotted_name(node: ast.AST) -> tuple[ast.Name, list[str]] | None:
+    """Return the root name and the attribute names of `a.b.c`, or of `getattr(a, "b").c`; None for anything else."""
+    attributes: list[str] = []
+    while not isinstance(node, ast.Name):
+        link = attribute_link(node)
+        if link is None:
+            return None
+        node, name = link
+        attributes.append(name)
+    attributes.reverse()
+    return node, attributes
+
+
+def attribute_link(node: ast.AST) -> tuple[ast.AST, str] | None:
+    """Return `(object, attribute name)` for `object.name` and `getattr(object, "name", ...)`, else None."""
+    if isinstance(node, ast.Attribute):
+        return node.value, node.attr
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "getattr":
+        if len(node.args) in (2, 3) and not isinstance(node.args[0], ast.Starred):
+            name = literal_text(node.args[1])
+            if name is not None:
+                return node.args[0], name
+    return None
+
+
+def literal_text(node: ast.AST) -> str | None:
+    """Return the value of a text literal, else None."""
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
+
+
+def line_of(node: ast.AST) -> int:
+    """Return the line of a node, 0 when it has none."""
+    line: Any = getattr(node, "lineno", 0)
+    return int(line)
+
+
+def _fields(kind: type) -> tuple[str, ...]:
+    known = _FIELDS.get(kind)
+    if known is None:
+        names: tuple[str, ...] = getattr(kind, "_fields", ())
+        known = tuple(name for name in names if name not in _LEAF_FIELDS)
+        _FIELDS[kind] = known
+    return known
+
+
+def _check_encoding(path: str, raw: bytes) -> None:
+    if raw.startswith(b"\xef\xbb\xbf"):
+        raise _encoding(path, "the file starts with a byte-order mark", 1)
+    if b"\x00" in raw:
+        raise _encoding(path, "the file holds a NUL byte", raw.count(b"\n", 0, raw.index(b"\x00")) + 1)
+    if b"\r" in raw and raw.count(b"\r") != raw.count(b"\r\n"):
+        raise _encoding(path, "the file holds a carriage return that does not end a line", 0)
+    for number, line in enumerate(raw.split(b"\n", 2)[:2], start=1):
+        cookie = _COOKIE.match(line)
+        if cookie and cookie.group(1).lower() not in _UTF8:
+            raise _encoding(
+                path, f"the file declares the encoding {clip(cookie.group(1).decode('ascii', 'replace'))}", number
+            )
+
+
+def _punctuation(raw: bytes) -> int:
+    return len(raw) - len(raw.translate(None, _PUNCTUATION))
+
+
+def _check_size(path: str, tree: ast.mod, limits: IntakeLimits, depth: int) -> None:
+    count = 0
+    level: list[ast.AST] = [tree]
+    for _ in range(depth + 1):
+        count += len(level)
+        if count > limits.syntax_nodes:
+            raise _too_complex(path)
+        level = [child for node in level for child in children(node)]
+        if not level:
+            return
+    raise _too_complex(path, line_of(level[0]))
+
+
+def _encoding(path: str, complaint: str, line: int) -> IntakeError:
+    return IntakeError(
+        "PYTHON_ENCODING",
+        f"{complaint}; Python sources must be plain UTF-8.",
+        hint="Save the file as UTF-8 without a byte-order mark and without a coding line.",
+        location=SourceLocation(path, line),
+    )
+
+
+def _too_complex(path: str, line: int = 0) -> IntakeError:
+    return IntakeError(
+        "PYTHON_TOO_COMPLEX",
+        "the file is too large or too deeply nested to be scanned.",
+        hint="Split the file, or flatten long expressions and else-if chains.",
+        location=SourceLocation(path, line),
+    )

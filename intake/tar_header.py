@@ -1,0 +1,150 @@
+"""One tar header block at a time: the strict subset of ustar, PAX and GNU tar that a bundle may use.
+
+Invariants
+1. A header is accepted only with a right checksum and a `ustar` magic, octal sizes, and a type that is a regular file,
+   a folder, or an extension header listed here.
+2. PAX records may only name the member (`path`) or carry facts that are ignored (times, owners, comments, extended
+   attributes). A key that could change what or how much is read (`size`, `linkpath`, sparse maps, `hdrcharset`) is
+   refused, also in global headers.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from config.errors import IntakeError
+from intake.refusal import clip
+
+BLOCK = 512
+_IGNORED_KEYS = frozenset({"atime", "ctime", "mtime", "uid", "gid", "uname", "gname", "comment"})
+_IGNORED_PREFIXES = ("LIBARCHIVE.", "SCHILY.", "RHT.")
+_CHANGES_CONTENT = frozenset({"SCHILY.realsize", "SCHILY.filetype"})
+_KINDS = {
+    b"1": "a hard link",
+    b"2": "a symbolic link",
+    b"3": "a character device",
+    b"4": "a block device",
+    b"6": "a named pipe",
+    b"7": "a contiguous file",
+    b"K": "a long link name",
+    b"S": "a sparse file",
+    b"M": "a continuation of another volume",
+    b"V": "a volume label",
+    b"D": "a folder dump",
+}
+
+
+class Member(NamedTuple):
+    """A regular file (`size` content bytes follow) or a folder."""
+
+    name: str
+    size: int
+    is_folder: bool
+
+
+class Extension(NamedTuple):
+    """A PAX (`x`), global PAX (`g`) or GNU long-name (`L`) header; `size` bytes follow."""
+
+    kind: str
+    size: int
+
+
+def parse_header(block: bytes) -> Member | Extension:
+    """Parse one non-zero header block.
+
+    Raises `IntakeError` (ARCHIVE_MALFORMED, ARCHIVE_MEMBER_KIND).
+    """
+    if _octal(block[148:156], "checksum") != sum(block[:148]) + 8 * 32 + sum(block[156:]):
+        raise _malformed("a header checksum is wrong")
+    magic = block[257:265]
+    posix = magic == b"ustar\x0000"
+    if not posix and magic != b"ustar  \x00":
+        raise _malformed("a header is not in ustar, PAX or GNU format")
+    size = _octal(block[124:136], "size")
+    kind = block[156:157]
+    if kind in (b"x", b"g", b"L"):
+        return Extension(kind.decode(), size)
+    name = _text(block[0:100])
+    # GNU tar keeps times where POSIX keeps the name prefix.
+    prefix = _text(block[345:500]) if posix else ""
+    full = f"{prefix}/{name}" if prefix else name
+    if kind == b"5":
+        if size:
+            raise _malformed(f"the folder {clip(full)} has content")
+        return Member(full, 0, is_folder=True)
+    if kind in (b"0", b"\x00"):
+        return Member(full, size, is_folder=False)
+    raise IntakeError(
+        "ARCHIVE_MEMBER_KIND",
+        f"{clip(full)} is {_KINDS.get(kind, f'a member of unknown type {kind!r}')}.",
+        hint="A bundle archive holds regular files and folders only.",
+    )
+
+
+def parse_extension(header: Extension, content: bytes) -> str | None:
+    """Return the member name that an extension header gives, or None when it gives none.
+
+    Raises `IntakeError` (ARCHIVE_MALFORMED, ARCHIVE_EXTENSION).
+    """
+    if header.kind == "L":
+        if not content.endswith(b"\x00"):
+            raise _malformed("a long name is not terminated")
+        return _text(content)
+    path: str | None = None
+    seen: set[str] = set()
+    for key, value in _records(content):
+        if key in seen:
+            raise _malformed(f"the extension key {clip(key)} stands twice")
+        seen.add(key)
+        if key == "path" and header.kind == "x":
+            path = _decode(value)
+        elif key in _CHANGES_CONTENT or not (key in _IGNORED_KEYS or key.startswith(_IGNORED_PREFIXES)):
+            raise IntakeError(
+                "ARCHIVE_EXTENSION",
+                f"the extension key {clip(key)} is not allowed.",
+                hint="Package the bundle with `cacheon chain-package`.",
+            )
+    return path
+
+
+def _records(content: bytes) -> list[tuple[str, bytes]]:
+    """Split PAX records (`LENGTH KEY=VALUE\\n`), where LENGTH counts the whole record."""
+    records: list[tuple[str, bytes]] = []
+    offset = 0
+    while offset < len(content):
+        blank = content.find(b" ", offset, offset + 8)
+        digits = content[offset : max(blank, offset)]
+        if not digits.isdigit() or digits.startswith(b"0"):
+            raise _malformed("an extension record has no length")
+        end = offset + int(digits)
+        record = content[blank + 1 : end]
+        key, equals, value = record[:-1].partition(b"=")
+        if end > len(content) or not record.endswith(b"\n") or not equals or not key:
+            raise _malformed("an extension record has the wrong length")
+        records.append((_decode(key), value))
+        offset = end
+    return records
+
+
+def _octal(field: bytes, what: str) -> int:
+    digits = field.strip(b" \x00")
+    if not digits or not all(48 <= digit <= 55 for digit in digits):
+        raise _malformed(f"the {what} field is not an octal number")
+    return int(digits, 8)
+
+
+def _text(field: bytes) -> str:
+    return _decode(field.partition(b"\x00")[0])
+
+
+def _decode(value: bytes) -> str:
+    try:
+        return value.decode("utf-8")
+    except UnicodeDecodeError:
+        raise _malformed("a name is not UTF-8") from None
+
+
+def _malformed(complaint: str) -> IntakeError:
+    return IntakeError(
+        "ARCHIVE_MALFORMED", f"the tar archive is malformed: {complaint}.", hint="Package it with chain-package."
+    )
