@@ -1,8 +1,9 @@
 """The speed test: is the candidate faster than the margin, whatever the machine's noise does?
 
 Invariants
-1. The unit of evidence is a coin, not a timing. Within one unit the candidate's slot is decided by one fair sealed
-   coin that is independent of everything measured before; the noise may depend on anything but that coin.
+1. The unit of evidence is a coin, not a timing. Within one unit (a launch, later an exchanged pair) the candidate's
+   slot is decided by one fair sealed coin that is independent of everything before it; the noise of the unit may
+   depend on anything but that coin.
 2. One bet multiplies the wealth by `1 + tanh(scale * (gain - m))`, where `gain` is the unit's log-ratio. If the gain,
    averaged over the two sides of the coin, is at most `m`, the factor's expectation is at most 1. That stays true
    after subtracting a slot bias predicted from earlier launches only, and for any mixture of such bets.
@@ -10,8 +11,8 @@ Invariants
    alpha (Ville). Looking after every launch costs nothing.
 4. The wealth falls as `m` grows, so the lower bound is the largest `m` at which it ever reached `1/alpha`; the upper
    bound is the mirror image. Bounds are whole ppm of the speed ratio (1_000_000 = equal) and only ever tighten.
-5. A decision is a comparison of two integers: PASS when `lower_ppm` reaches 1_000_000 + margin_ppm, NOT_FASTER when
-   `upper_ppm` does not exceed it. Log-ratios are rounded to 1e-9 first, so machines agree.
+5. PASS means that `lower_ppm` has reached 1_000_000 + margin_ppm, NOT_FASTER that `upper_ppm` does not exceed it.
+   Log-ratios are rounded to 1e-9 and bounds to whole ppm, so machines agree.
 """
 
 from __future__ import annotations
@@ -85,6 +86,8 @@ class SequentialTest:
         self._bias = _SlotBias(betting.bias_memory)
         self._units: list[tuple[float, float]] = []  # log-ratio as seen, and with the predicted slot bias removed
         self._half: float | None = None
+        goal = math.log(self._goal_ppm / EQUAL_PPM)
+        self._faster, self._slower = _Bets(betting, goal, 1.0), _Bets(betting, goal, -1.0)
         self._bounds: tuple[int, int] | None = None
 
     @classmethod
@@ -110,13 +113,13 @@ class SequentialTest:
             raise GradeError("TEST_DECIDED", "a launch arrived after the test had been decided")
         if self.launches < self._betting.open_launches:
             side = 1 - 2 * candidate_slot
-            self._units.append((log_ratio, log_ratio - side * self._bias.predict()))
+            self._add_unit(log_ratio, log_ratio - side * self._bias.predict())
             self._bias.observe(log_ratio, side)
         elif self._half is None:
             self._half = log_ratio
         else:
             mean = (self._half + log_ratio) / 2
-            self._units.append((mean, mean))
+            self._add_unit(mean, mean)
             self._half = None
         self.launches += 1
         self._bounds = None
@@ -133,11 +136,16 @@ class SequentialTest:
         """Smallest ratio, in ppm, that the candidate is proved not to exceed; the policy's maximum while unproved."""
         return self._compute_bounds()[1]
 
+    def _add_unit(self, plain: float, adjusted: float) -> None:
+        self._units.append((plain, adjusted))
+        self._faster.place(plain, adjusted)
+        self._slower.place(plain, adjusted)
+
     def _decide(self) -> Decision:
         if self.launches >= self._launches_min and self.launches % self._betting.look_every == 0:
-            if self._proves(self._goal_ppm, 1.0):
+            if self._faster.best >= self._threshold:
                 return Decision.PASS
-            if self._proves(self._goal_ppm, -1.0):
+            if self._slower.best >= self._threshold:
                 return Decision.NOT_FASTER
         return Decision.EXHAUSTED if self.launches >= self._launches_max else Decision.CONTINUE
 
@@ -154,7 +162,7 @@ class SequentialTest:
         if ratio_ppm <= 0:
             return False
         bets = _Bets(self._betting, math.log(ratio_ppm / EQUAL_PPM), direction)
-        return any(bets.place(unit) >= self._threshold for unit in self._units)
+        return any(bets.place(*unit) >= self._threshold for unit in self._units)
 
 
 class _Bets:
@@ -168,15 +176,16 @@ class _Bets:
         self._spread = betting.share * self._even
         self._weights = [self._even] * (2 * len(betting.scales))
         self._log_wealth = 0.0
+        self.best = 0.0  # log of the largest wealth so far
 
-    def place(self, unit: tuple[float, float]) -> float:
+    def place(self, plain: float, adjusted: float) -> float:
         """Settle one unit and return the log of the wealth."""
-        plain, adjusted = unit
         factors = self._factors(plain)
         factors += factors if adjusted == plain else self._factors(adjusted)
         grown = [weight * factor for weight, factor in zip(self._weights, factors, strict=True)]
         total = math.fsum(grown)
         self._log_wealth += math.log(total)
+        self.best = max(self.best, self._log_wealth)
         scale = self._keep / total
         self._weights = [weight * scale + self._spread for weight in grown]
         return self._log_wealth
