@@ -17,3 +17,10 @@ class BlockRef(msgspec.Struct, frozen=True, order=True):
 
     def __str__(self) -> str:
         return f"#{self.number} ({self.hash[:10]})"
+
+
+class Header(msgspec.Struct, frozen=True):
+    """The part of a block header that links blocks."""
+
+    block: BlockRef
+    parent_hash: str

@@ -21,23 +21,17 @@ from typing import Any, Self, TypeVar
 import msgspec
 
 from chain.abi import Call, RuntimeNames, Storage, missing_names
-from chain.blocks import BlockRef
+from chain.blocks import BlockRef, Header
 from chain.codec import StorageRead, decode_events, decode_value, runtime_names, storage_key
 from chain.events import ChainEvent, ExtrinsicOutcome, outcome_of
-from chain.rpc import PoolAnswer, all_keys, extrinsic_hash_of, number_of, raw_values, refusal
+from chain.rpc import PoolAnswer, all_keys, extrinsic_hash_of, raw_values, refusal
 from chain.sdk import SdkConnection, translate, unreachable
 from chain.signer import Signer
 from config.errors import ChainError, NetworkError
 from config.settings import ChainSettings
 
 T = TypeVar("T")
-
-
-class Header(msgspec.Struct, frozen=True):
-    """The part of a block header that links blocks."""
-
-    block: BlockRef
-    parent_hash: str
+_HEADERS_KEPT = 1024
 
 
 class ChainIdentity(msgspec.Struct, frozen=True):
@@ -79,6 +73,7 @@ class ChainClient:
         self._connection: SdkConnection | None = None
         self._opening = asyncio.Lock()
         self._past_frames = 0
+        self._headers: dict[str, Header] = {}
 
     @classmethod
     def from_settings(cls, settings: ChainSettings, *, runtime_cache_dir: Path | None = None) -> ChainClient:
@@ -161,8 +156,7 @@ class ChainClient:
         """Return the newest finalized block of the endpoint in use."""
 
         async def ask(connection: SdkConnection) -> BlockRef:
-            block_hash = str(await connection.request("chain_getFinalizedHead"))
-            return BlockRef(await number_of(connection, block_hash), block_hash)
+            return (await self._header(connection, str(await connection.request("chain_getFinalizedHead")))).block
 
         return await self._call("reading the finalized head", ask)
 
@@ -170,8 +164,7 @@ class ChainClient:
         """Return the newest block, which may still be replaced by another."""
 
         async def ask(connection: SdkConnection) -> BlockRef:
-            block_hash = str(await connection.request("chain_getHead"))
-            return BlockRef(await number_of(connection, block_hash), block_hash)
+            return (await self._header(connection, str(await connection.request("chain_getHead")))).block
 
         return await self._call("reading the head", ask)
 
@@ -188,14 +181,7 @@ class ChainClient:
 
     async def header(self, block_hash: str) -> Header:
         """Return the header of a block named by its hash."""
-
-        async def ask(connection: SdkConnection) -> Header:
-            raw = await connection.request("chain_getHeader", [block_hash])
-            if raw is None:
-                raise NetworkError("CHAIN_BLOCK_UNKNOWN", f"The endpoint has no block {block_hash}.")
-            return Header(BlockRef(int(raw["number"], 16), block_hash), str(raw["parentHash"]))
-
-        return await self._call("reading a block header", ask)
+        return await self._call("reading a block header", lambda connection: self._header(connection, block_hash))
 
     async def spec_version(self, block: BlockRef) -> int:
         """Return the version of the runtime that wrote `block`."""
@@ -354,6 +340,20 @@ class ChainClient:
             return PoolAnswer("unknown", error.message)
 
     # -- plumbing ------------------------------------------------------------------------------------------------
+
+    async def _header(self, connection: SdkConnection, block_hash: str) -> Header:
+        # A hash names one header forever, so it is asked for once.
+        known = self._headers.get(block_hash)
+        if known is not None:
+            return known
+        raw = await connection.request("chain_getHeader", [block_hash])
+        if raw is None:
+            raise NetworkError("CHAIN_BLOCK_UNKNOWN", f"The endpoint has no block {block_hash}.")
+        header = Header(BlockRef(int(raw["number"], 16), block_hash), str(raw["parentHash"]))
+        self._headers[block_hash] = header
+        if len(self._headers) > _HEADERS_KEPT:
+            del self._headers[next(iter(self._headers))]
+        return header
 
     async def _connected(self) -> SdkConnection:
         async with self._opening:

@@ -14,7 +14,6 @@ from typing import Literal
 import msgspec
 
 from chain.sdk import SdkConnection
-from config.errors import NetworkError
 
 _KEYS_PER_REQUEST = 256  # storage keys in one request; public endpoints refuse much longer lists
 _POOL_CODES = range(1000, 2000)  # JSON-RPC error codes by which a transaction pool answers
@@ -45,14 +44,6 @@ def refusal(error: Exception) -> PoolAnswer | None:
     detail = body.get("data")
     text = f"{body.get('message')}: {detail}" if detail else str(body.get("message"))
     return PoolAnswer("refused", f"{text[:200]} (pool code {code})")
-
-
-async def number_of(connection: SdkConnection, block_hash: str) -> int:
-    """Return the height of a block; raises `NetworkError` (CHAIN_BLOCK_UNKNOWN)."""
-    header = await connection.request("chain_getHeader", [block_hash])
-    if header is None:
-        raise NetworkError("CHAIN_BLOCK_UNKNOWN", f"The endpoint has no block {block_hash}.")
-    return int(header["number"], 16)
 
 
 async def raw_values(connection: SdkConnection, keys: Sequence[bytes], block_hash: str) -> dict[bytes, bytes]:

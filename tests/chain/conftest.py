@@ -66,12 +66,14 @@ class Wire:
         self._server: asyncio.Server | None = None
         self._open: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._port = 0
         self.swallow_answers = False
 
     async def start(self) -> str:
-        """Listen and return the endpoint."""
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
-        return f"ws://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        """Listen, on the same port as before if there was one, and return the endpoint."""
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", self._port)
+        self._port = self._server.sockets[0].getsockname()[1]
+        return f"ws://127.0.0.1:{self._port}"
 
     def cut(self) -> None:
         """Drop every connection now."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from typing import Any
 
 import pytest
@@ -83,6 +84,42 @@ async def test_a_silent_endpoint_misses_the_deadline_and_is_dialled_again(world:
     assert caught.value.code == "CHAIN_TIMEOUT"
     wire.swallow_answers = False
     assert (await client.finalized_head()).number == 1
+
+
+async def test_an_outage_ends_by_itself(world: Any, make_wire: Any) -> None:
+    """While nothing listens every call says so; when the endpoint is back the same client works again."""
+    wire, url = await make_wire(world.node.url)
+    client = world.new_client(url, request_timeout=2.0)
+    await client.open()
+    await wire.stop()
+    for _ in range(2):
+        with pytest.raises(NetworkError) as caught:
+            await client.finalized_head()
+        assert caught.value.code in ("CHAIN_UNREACHABLE", "CHAIN_TIMEOUT")
+    await wire.start()
+    assert (await client.finalized_head()).number == 1
+
+
+async def test_clients_leave_no_descriptors_behind(world: Any) -> None:
+    """Opening, losing and closing connections keeps the number of open files constant."""
+
+    async def use_one() -> None:
+        client = world.new_client()
+        await client.open()
+        await client._drop(client._connection)
+        await client.finalized_head()
+        await client.close()
+        await asyncio.sleep(0)
+
+    await use_one()
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(20):
+        await use_one()
+    for _ in range(100):  # the node's side of a closed connection ends a moment later
+        if len(os.listdir("/proc/self/fd")) <= before:
+            break
+        await asyncio.sleep(0.01)
+    assert len(os.listdir("/proc/self/fd")) <= before
 
 
 async def test_reads_are_pinned_to_their_block(world: Any) -> None:

@@ -262,13 +262,13 @@ async def test_loopback_urls_are_for_devnets(world: Any) -> None:
 
 
 async def test_a_quiet_block_costs_few_requests(world: Any) -> None:
-    """Following the chain block by block asks for no more than seven things per block."""
+    """Following the chain block by block asks for no more than six things per block."""
     cursor = (await scan(world)).cursor
     before = world.client.rpc_calls
     for _ in range(5):
         world.blocks()
         cursor = (await scan(world, cursor)).cursor
-    assert world.client.rpc_calls - before <= 5 * 7
+    assert world.client.rpc_calls - before <= 5 * 6
 
 
 @pytest.mark.parametrize("data", [b"", b"\x04", b"\x04\x04a", b"\x00x", b"\x04\x04a" + bytes(7)])
