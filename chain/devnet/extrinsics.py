@@ -68,7 +68,7 @@ def decode_extrinsic(raw: bytes, codec: Codec) -> Extrinsic:
     kind = reader.unsigned(1)
     signature = reader.take(_SIGNATURE_BYTES)
     start = reader.position
-    era = _read_era(reader)
+    era = read_era(reader)
     nonce = reader.compact()
     tip = reader.compact()
     if reader.unsigned(1) != 0:
@@ -95,7 +95,8 @@ def decode_extrinsic(raw: bytes, codec: Codec) -> Extrinsic:
     )
 
 
-def _read_era(reader: Reader) -> Era:
+def read_era(reader: Reader) -> Era:
+    """Read a mortality period; raises `ScaleError` for one the runtime would refuse."""
     first = reader.unsigned(1)
     if first == _IMMORTAL:
         return Era(0, 0)

@@ -26,6 +26,10 @@ class Node(Protocol):
     chain: Chain
     hub: Hub
 
+    @property
+    def dev_rpc(self) -> bool:
+        """Whether the `dev_*` methods are offered."""
+
     def fail(self, error: CacheonError) -> None:
         """Hear that a block could not be made durable."""
 
@@ -81,25 +85,25 @@ def method_names(*, dev: bool) -> list[str]:
     return sorted(name for name in _METHODS if dev or not name.startswith("dev_"))
 
 
-def answer(node: Node, message: str | bytes, send: Send, *, dev: bool) -> Any:
+def answer(node: Node, message: str | bytes, send: Send) -> Any:
     """Return the answer to one websocket message: an object, or a list for a batch."""
     try:
         request = json.loads(message)
     except ValueError:
         return _error(None, RpcError(faults.PARSE_ERROR, "Parse error"))
     if isinstance(request, list) and request:
-        return [_answer_one(node, item, send, dev=dev) for item in request]
-    return _answer_one(node, request, send, dev=dev)
+        return [_answer_one(node, item, send) for item in request]
+    return _answer_one(node, request, send)
 
 
-def _answer_one(node: Node, request: Any, send: Send, *, dev: bool) -> dict[str, Any]:
+def _answer_one(node: Node, request: Any, send: Send) -> dict[str, Any]:
     if not isinstance(request, dict) or not isinstance(request.get("method"), str):
         return _error(None, RpcError(faults.INVALID_REQUEST, "Invalid request"))
     identity, name = request.get("id"), request["method"]
     params = request.get("params")
     try:
         function = _METHODS.get(name)
-        if function is None or (name.startswith("dev_") and not dev):
+        if function is None or (name.startswith("dev_") and not node.dev_rpc):
             raise RpcError(faults.METHOD_NOT_FOUND, f"Method not found: {name}")
         if params is not None and not isinstance(params, list):
             raise RpcError(faults.INVALID_PARAMS, "Invalid params: a list is needed")

@@ -186,6 +186,6 @@ def system_sync_state(call: Call) -> dict[str, int]:
 
 
 @method("rpc_methods")
-def rpc_methods(_call: Call) -> dict[str, Any]:
+def rpc_methods(call: Call) -> dict[str, Any]:
     """List the offered methods."""
-    return {"methods": method_names(dev=True)}
+    return {"methods": method_names(dev=call.node.dev_rpc)}

@@ -57,6 +57,11 @@ class Devnet:
         """The port that is listened on."""
         return self._port
 
+    @property
+    def dev_rpc(self) -> bool:
+        """Whether the `dev_*` methods are offered."""
+        return self.config.dev_rpc
+
     def produce_block(self) -> Block:
         """Make one block now."""
         return self.chain.build()
@@ -91,6 +96,8 @@ class Devnet:
         if self._server is not None:
             self._server.close()
             await self._server.wait_closed()
+        if self._failure.done():
+            self._failure.exception()  # whoever cared has waited for it; asyncio would complain about the others
         self._failure.cancel()
         self._close_state.close()
 
@@ -152,7 +159,7 @@ class Devnet:
             async for message in connection:
                 # Notifications made while answering wait until the answer, which names their subscription, is queued.
                 answering = True
-                reply = json.dumps(rpc.answer(self, message, send, dev=self.config.dev_rpc))
+                reply = json.dumps(rpc.answer(self, message, send))
                 answering = False
                 late.insert(0, reply)
                 flush()

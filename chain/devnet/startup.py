@@ -7,7 +7,7 @@ Invariants
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from chain.devnet.block import Block, seal_block
@@ -19,18 +19,21 @@ from chain.devnet.genesis_document import Genesis
 from chain.devnet.history import History
 from chain.devnet.journal import Journal
 from chain.devnet.storage import Session
-from config.errors import HostError
+from config.errors import ConfigurationError, HostError
 
 
 @contextmanager
-def open_chain(config: DevnetConfig) -> Iterator[Chain]:
-    """Yield the chain of these settings; raises `HostError` or `ConfigurationError`."""
+def open_chain(config: DevnetConfig, clock: Callable[[], int] = wall_clock_ms) -> Iterator[Chain]:
+    """Yield the chain of these settings; raises `HostError` or `ConfigurationError`.
+
+    `clock` gives milliseconds since the Unix epoch.
+    """
     journal = Journal(config.state) if config.state is not None else None
     try:
         history = History(config.keep_state)
         blocks, finalized = _load(journal, history, config.genesis) if journal is not None else ([], 0)
         if not blocks:
-            blocks = [_create(journal, history, config.genesis or Genesis())]
+            blocks = [_create(journal, history, config.genesis or Genesis(), clock())]
         yield Chain(
             history,
             blocks,
@@ -38,6 +41,7 @@ def open_chain(config: DevnetConfig) -> Iterator[Chain]:
             finality_lag=config.finality_lag,
             pool_limit=config.pool_limit,
             sink=journal,
+            clock=clock,
         )
     finally:
         if journal is not None:
@@ -61,9 +65,16 @@ def _load(journal: Journal, history: History, wanted: Genesis | None) -> tuple[l
     return blocks, finalized
 
 
-def _create(journal: Journal | None, history: History, genesis: Genesis) -> Block:
+def _create(journal: Journal | None, history: History, genesis: Genesis, created_ms: int) -> Block:
     state = Session(codec(), history, 0)
-    write_genesis(state, genesis, wall_clock_ms())
+    try:
+        write_genesis(state, genesis, created_ms)
+    except (ValueError, OverflowError) as error:
+        raise ConfigurationError(
+            "GENESIS_INVALID",
+            f"a number of the genesis does not fit the runtime's type: {error}.",
+            hint="most hyperparameters are 16-bit; balances and stakes are whole TAO",
+        ) from error
     diff = state.diff()
     block = seal_block(None, (), diff, 0)
     if journal is not None:

@@ -81,20 +81,14 @@ def upscale(row: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return [(uid, (2 * value * U16_MAX + top) // (2 * top)) for uid, value in row]
 
 
-def read_row(arguments: Reader) -> list[tuple[int, int]]:
-    """Read parallel uid and value vectors; raises `WeightVecNotEqualSize`."""
-    uids, values = arguments.u16_vector(), arguments.u16_vector()
-    if len(uids) != len(values):
-        raise fail("WeightVecNotEqualSize")
-    return list(zip(uids, values, strict=True))
-
-
 def _set_plain(context: Context, signer: bytes, netuid: int, mechanism: int, arguments: Reader) -> None:
-    row = read_row(arguments)
+    uids, values = arguments.u16_vector(), arguments.u16_vector()
     version_key = arguments.unsigned(8)
     if get(context.state, "CommitRevealWeightsEnabled", netuid):
         raise fail("CommitRevealEnabled")
-    set_row(context, signer, netuid, mechanism, row, version_key)
+    if len(uids) != len(values):
+        raise fail("WeightVecNotEqualSize")
+    set_row(context, signer, netuid, mechanism, list(zip(uids, values, strict=True)), version_key)
 
 
 @call(PALLET, "set_weights", free=True)

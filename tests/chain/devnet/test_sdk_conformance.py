@@ -372,7 +372,7 @@ async def test_submit_waits_for_finality(sdk: Any, devnet: Devnet, miner: Wallet
     """Waiting for finalization ends only after as many further blocks as the finality lag."""
     call = bt.calls.System.remark(remark=b"x")
     waiting = asyncio.create_task(submit(sdk, call, miner, "coldkey"))
-    while not len(devnet.chain.pool):
+    while not len(devnet.chain.pool):  # noqa: ASYNC110 - the pool has no event to wait for
         await asyncio.sleep(0.01)
     devnet.produce_block()
     devnet.produce_block()
