@@ -17,7 +17,7 @@ class BettingPolicy:
     """How the sequential test spreads its bets. See docs/adr for why each value is what it is."""
 
     open_launches: int = 12  # launches with a coin each; after them one coin serves an exchanged pair
-    scales: tuple[float, ...] = (2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0)  # lambda, per unit of log-ratio
+    scales: tuple[float, ...] = (4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0)  # lambda, per unit of log-ratio
     look_every: int = 2  # decisions fall at multiples of this many launches
     share: float = 0.05  # part of the wealth that is spread evenly again after every bet
     bias_memory: float = 0.8  # weight of one launch relative to the next when the slot bias is predicted
