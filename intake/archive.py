@@ -31,8 +31,9 @@ _ZERO = bytes(BLOCK)
 def unpack(archive: bytes | memoryview, *, limits: IntakeLimits = INTAKE) -> dict[str, bytes]:
     """Return the file table (path -> content) of a bundle archive, wrapper folder removed.
 
-    Raises `IntakeError`: ARCHIVE_TOO_LARGE, ARCHIVE_NOT_GZIP, ARCHIVE_TRUNCATED, ARCHIVE_MALFORMED,
-    ARCHIVE_TRAILING_DATA, ARCHIVE_MEMBER_KIND, ARCHIVE_EXTENSION, ARCHIVE_DUPLICATE, ARCHIVE_EMPTY_FOLDER, BUNDLE_EMPTY, BUNDLE_TOO_LARGE, NAME_*.
+    Raises `IntakeError`: ARCHIVE_TOO_LARGE, ARCHIVE_NOT_GZIP, ARCHIVE_TRUNCATED, ARCHIVE_MALFORMED, ARCHIVE_EXTENSION,
+    ARCHIVE_TRAILING_DATA, ARCHIVE_MEMBER_KIND, ARCHIVE_DUPLICATE, ARCHIVE_EMPTY_FOLDER, BUNDLE_EMPTY, BUNDLE_TOO_LARGE,
+    NAME_*.
     """
     if len(archive) > limits.archive_bytes:
         raise IntakeError("ARCHIVE_TOO_LARGE", f"the archive is larger than {limits.archive_bytes} bytes.")

@@ -18,31 +18,14 @@ from typing import Any
 from config.errors import IntakeError, SourceLocation
 from config.limits import INTAKE, IntakeLimits
 from intake.refusal import clip
+from intake.suggest import words
 
 _COOKIE = re.compile(rb"[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")
 _UTF8 = frozenset({b"utf-8", b"utf8", b"utf_8"})
 _PUNCTUATION = b"\n\"%&'()*+,-./:;<=>@[]^{|}~"
-_LEAF_FIELDS = frozenset(
-    [
-        "ctx",
-        "op",
-        "ops",
-        "id",
-        "attr",
-        "arg",
-        "kind",
-        "type_comment",
-        "level",
-        "module",
-        "names",
-        "conversion",
-        "is_async",
-        "simple",
-        "asname",
-        "rest",
-        "kwd_attrs",
-        "type_ignores",
-    ]
+_LEAF_FIELDS = words(
+    "ctx op ops id attr arg kind type_comment level module names conversion is_async simple asname rest kwd_attrs "
+    "type_ignores"
 )
 _FIELDS: dict[type, tuple[str, ...]] = {}
 
@@ -135,12 +118,12 @@ def attribute_link(node: ast.AST) -> tuple[ast.AST, str] | None:
     """Return `(object, attribute name)` for `object.name` and `getattr(object, "name", ...)`, else None."""
     if isinstance(node, ast.Attribute):
         return node.value, node.attr
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "getattr":
-        if len(node.args) in (2, 3) and not isinstance(node.args[0], ast.Starred):
-            name = literal_text(node.args[1])
-            if name is not None:
-                return node.args[0], name
-    return None
+    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "getattr"):
+        return None
+    if len(node.args) not in (2, 3) or isinstance(node.args[0], ast.Starred):
+        return None
+    name = literal_text(node.args[1])
+    return None if name is None else (node.args[0], name)
 
 
 def literal_text(node: ast.AST) -> str | None:
