@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from config.arena import Arena
@@ -60,6 +60,7 @@ def test_every_malformed_file_has_a_code(data: bytes, code: str) -> None:
     assert refused.value.code == code
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=200), st.integers(0, len(DATA) - 1), st.integers(0, 255))
 def test_no_bytes_escape_the_error_family(noise: bytes, at: int, byte: int) -> None:
     """Random bytes, and random single-byte changes of a good file, give a verdict or one of our errors."""

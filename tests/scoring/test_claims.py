@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from config.errors import InternalError
@@ -54,6 +54,7 @@ def test_an_unreadable_claim_has_a_code(row: object) -> None:
     assert refused.value.code == "CLAIM_UNREADABLE"
 
 
+@settings(deadline=None)
 @given(st.integers(1_000_001, 10**9), st.integers(0, 10**7), st.integers(0, 10**7), st.integers(1, 10**7))
 def test_credit_only_falls_with_age(speedup_ppm: int, age: int, more: int, half_life: int) -> None:
     """Decay is monotone, starts at the full gain and never goes below zero."""

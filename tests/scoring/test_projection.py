@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from config.errors import InternalError
@@ -36,6 +36,7 @@ CLAIMS = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(CLAIMS, st.sets(st.sampled_from(["5A", "5B", "5C", "5D"])), st.sampled_from([POLICY, BURN]), st.randoms())
 def test_a_projection_depends_on_sets_alone(
     rows: list[Claim], present: set[str], policy: WeightPolicy, chance: random.Random

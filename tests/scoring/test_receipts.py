@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from nacl.signing import SigningKey
 
@@ -158,6 +158,7 @@ def test_only_named_keys_are_believed() -> None:
     assert dsse.verify(ENVELOPE, [stranger, KEY]).subject == STATEMENT.subject
 
 
+@settings(deadline=None)
 @given(st.integers(0, len(ENVELOPE) - 1), st.integers(0, 255))
 def test_no_single_byte_can_be_changed(at: int, byte: int) -> None:
     """Every altered byte is noticed, with one of our errors."""

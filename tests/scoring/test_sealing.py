@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from config.errors import GradeError
@@ -23,6 +23,7 @@ def test_the_commitment_is_the_published_construction() -> None:
     assert sealing.commitment(bytes(32), "b") != expected
 
 
+@settings(deadline=None)
 @given(SEEDS, st.integers(0, 40))
 def test_later_launches_exchange_roles_in_pairs(seed: bytes, pair: int) -> None:
     """After the open launches, the second launch of a pair has the roles of the first exchanged."""
@@ -41,6 +42,7 @@ def test_coins_are_fair_and_unlinked() -> None:
     assert abs(first - 2000) < 160
 
 
+@settings(deadline=None)
 @given(SEEDS, st.text(max_size=8), st.text(max_size=8))
 def test_purposes_and_indices_do_not_collide(seed: bytes, one: str, other: str) -> None:
     """Two differently named choices are different bytes, however the names are cut."""
