@@ -217,8 +217,11 @@ class _Scanner:
         if isinstance(node.ctx, ast.Load):
             for origin in self.scopes.resolve(node.id, scope):
                 if not self.is_local(origin) and (origin.is_module or origin.path in CONTAINERS):
-                    message = f"the module {clip(origin.path)} is used as a value."
-                    self._refuse("SCAN_MODULE_VALUE", message, node, "Use its members by their full names.")
+                    self._module_value(origin.path, node)
+
+    def _module_value(self, path: str, node: ast.AST) -> None:
+        message = f"the module {clip(path)} is used as a value."
+        self._refuse("SCAN_MODULE_VALUE", message, node, "Use its members by their full names.")
 
     def _check_name(self, node: ast.Name, scope: Scope) -> None:
         name = node.id
@@ -230,7 +233,7 @@ class _Scanner:
             if name in self._tainted:
                 self._refuse("SCAN_NAME", f"{clip(name)} holds something that may not be used.", node)
 
-    def _attribute(self, node: ast.AST, scope: Scope) -> None:
+    def _attribute(self, node: ast.AST, scope: Scope, *, as_value: bool = True) -> None:
         """Check `a.b.c` as a whole: each attribute by name, then the path if it starts at an import."""
         self._check_target(node, scope)
         link = attribute_link(node)
@@ -250,6 +253,9 @@ class _Scanner:
                 self._refuse("SCAN_ATTRIBUTE", f"{base.id}.{names[0]} may not be used.", node)
             for origin in self.scopes.resolve(base.id, scope):
                 self._check_path(origin, names, node)
+                path = ".".join([origin.path, *names])
+                if as_value and path in CONTAINERS and not self.is_local(origin):
+                    self._module_value(path, node)
         else:
             self._visit(base, scope)
 
@@ -307,7 +313,11 @@ class _Scanner:
 
     def _subscript(self, node: ast.Subscript, scope: Scope) -> None:
         self._check_target(node, scope)
-        self._visit_children(node, scope)
+        if isinstance(node.value, ast.Attribute):
+            self._attribute(node.value, scope, as_value=False)
+        else:
+            self._visit(node.value, scope)
+        self._visit(node.slice, scope)
 
     def _constant(self, node: ast.Constant, _: Scope) -> None:
         if isinstance(node.value, str) and node.value in DENIED_STRINGS:
@@ -405,12 +415,19 @@ class _Scanner:
         if isinstance(node, ast.Name):
             self._check_name(node, scope)
         else:
-            self._attribute(node, scope)
+            self._attribute(node, scope, as_value=False)
 
     def _compare(self, node: ast.Compare, scope: Scope) -> None:
         identity = all(isinstance(operator, ast.Is | ast.IsNot) for operator in node.ops)
+        holders = [
+            right
+            for operator, right in zip(node.ops, node.comparators, strict=True)
+            if isinstance(operator, ast.In | ast.NotIn) and isinstance(right, ast.Attribute)
+        ]
         for operand in (node.left, *node.comparators):
-            if identity and self._is_plain_import(operand, scope):
+            if operand in holders:
+                self._attribute(operand, scope, as_value=False)
+            elif identity and self._is_plain_import(operand, scope):
                 self._check_plain_import(operand, scope)
             else:
                 self._visit(operand, scope)
