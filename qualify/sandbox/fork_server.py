@@ -8,6 +8,7 @@ Invariants
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import socket
@@ -17,12 +18,10 @@ from qualify.sandbox import cgroup
 from qualify.sandbox.child import ChildPlan, run_child
 from qualify.sandbox.layers import LayerMissing
 from qualify.sandbox.namespaces import namespace_ids, root_is_alone
-from qualify.sandbox.outcome import OutcomeKind
+from qualify.sandbox.outcome import Outcome, OutcomeKind
 from qualify.sandbox.policy import SandboxPolicy
 from qualify.sandbox.run_state import Run, readable
-from qualify.sandbox.wire import SpawnRequest, receive_request
-
-_LOG_PIPE_BYTES = 1 << 18
+from qualify.sandbox.wire import Ended, SpawnRequest, receive_request, send
 
 
 class ForkServer:
@@ -79,25 +78,46 @@ class ForkServer:
         channel.setblocking(False)
         try:
             self._start(request, channel, declared)
+        except OSError as error:  # no descriptor, process or memory left on this host: the next request may find some
+            with contextlib.suppress(OSError), channel:
+                detail = f"the host has no room for another process: {error}"
+                send(channel, Ended(Outcome(OutcomeKind.REFUSED, layer="setup", detail=detail)))
         finally:
             for descriptor in declared:
                 os.close(descriptor)
         return True
 
     def _start(self, request: SpawnRequest, channel: socket.socket, declared: list[int]) -> None:
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
-        ours.setblocking(False)
-        log_ours, log_theirs = os.pipe2(os.O_CLOEXEC)
-        os.set_blocking(log_ours, False)
-        leaf = self._make_leaf(request.policy)
+        with contextlib.ExitStack() as undo, contextlib.ExitStack() as childs:
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            undo.enter_context(ours)
+            childs.enter_context(theirs)
+            ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+            ours.setblocking(False)
+            log_ours, log_theirs = os.pipe2(os.O_CLOEXEC)
+            undo.callback(os.close, log_ours)
+            childs.callback(os.close, log_theirs)
+            os.set_blocking(log_ours, False)
+            leaf = self._make_leaf(request.policy)
+            if leaf is not None:
+                undo.callback(leaf.remove)
+            pid = self._fork(request, tuple(declared), theirs.fileno(), log_theirs, leaf)
+            run = Run(request.policy, channel, ours, log_ours, pid, os.pidfd_open(pid), leaf)
+            undo.pop_all()
+        for descriptor in run.descriptors():
+            self._runs[descriptor] = run
+            self._poll.register(descriptor, select.POLLIN)
+
+    def _fork(
+        self, request: SpawnRequest, declared: tuple[int, ...], stage_channel: int, log: int, leaf: cgroup.Leaf | None
+    ) -> int:
         plan = ChildPlan(
             entry=self._entries[request.entry],
             policy=request.policy,
             argument=request.argument,
-            descriptors=tuple(declared),
-            stage_channel=theirs.fileno(),
-            log=log_theirs,
+            descriptors=declared,
+            stage_channel=stage_channel,
+            log=log,
             roots=self._roots,
             namespaces=self._namespaces,
             zygote_pid=os.getpid(),
@@ -107,12 +127,7 @@ class ForkServer:
         pid = os.fork()
         if pid == 0:
             run_child(plan)
-        theirs.close()
-        os.close(log_theirs)
-        run = Run(request.policy, channel, ours, log_ours, pid, os.pidfd_open(pid), leaf)
-        for descriptor in run.descriptors():
-            self._runs[descriptor] = run
-            self._poll.register(descriptor, select.POLLIN)
+        return pid
 
     def _make_leaf(self, policy: SandboxPolicy) -> cgroup.Leaf | None:
         if self._cgroup_parent is None or not (policy.attempts("cgroup") and policy.requires("cgroup")):

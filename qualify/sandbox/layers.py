@@ -47,7 +47,7 @@ LAYERS: dict[str, Layer] = {
         Layer("mount", "a minimal read-only root", "Allow mount, pivot_root and mount_setattr (kernel 5.12 or newer)."),
         Layer(
             "proc",
-            "a /proc that shows the sandbox only",
+            "a /proc that shows the processes of the sandbox and nothing of the host",
             "Run outside a container that masks /proc, or start it with an unmasked /proc"
             " (docker: --security-opt systempaths=unconfined).",
         ),

@@ -83,7 +83,7 @@ def enter_root(root: str, scratch_bytes: int) -> None:
         options = f"size={scratch_bytes},mode=700,nr_inodes={_SCRATCH_INODES}"
         syscalls.mount("tmpfs", "scratch", "tmpfs", _FLAGS, options)
     with layer("proc"):
-        syscalls.mount("proc", "proc", "proc", _FLAGS | syscalls.MS_NOEXEC, "hidepid=invisible")
+        syscalls.mount("proc", "proc", "proc", _FLAGS | syscalls.MS_NOEXEC, "hidepid=invisible,subset=pid")
     with layer("mount"):
         syscalls.pivot_root_here()
         os.chdir(SCRATCH)

@@ -44,6 +44,11 @@ _PRCTL_HARMLESS = (2, 3, 15, 16, 21, 23, 30, 39, 0x53564D41)  # getters, thread 
 _ARCH_PRCTL_HARMLESS = (0x1003, 0x1004, 0x1021, 0x1022, 0x1023)  # read FS/GS, ask for AMX tile state
 
 
+# Duplicates, descriptor and status flags, pipe size, seals: no locks, which would reach files shared with the host and
+# other children, no signal owners, and no new seals on memory that the trusted side still writes.
+_FCNTL_HARMLESS = (0, 1, 2, 3, 4, 1030, 1032, 1034)
+
+
 class _Program:
     """A list of instructions; every test either returns or falls through to the next one."""
 
@@ -132,6 +137,7 @@ def _argument_rules(own_pid: int) -> dict[str, _Program]:
         "kill": _one_of(0, (own_pid,)),
         "tgkill": _one_of(0, (own_pid,)),
         "sendto": _without_address(),
+        "fcntl": _one_of(1, _FCNTL_HARMLESS),
     }
 
 

@@ -15,7 +15,7 @@ ALLOWED = {
     "read": 0, "write": 1, "close": 3, "openat": 257, "open": 2, "stat": 4, "fstat": 5, "lstat": 6, "newfstatat": 262,
     "statx": 332, "lseek": 8, "pread64": 17, "pwrite64": 18, "readv": 19, "writev": 20, "preadv": 295, "pwritev": 296,
     "preadv2": 327, "pwritev2": 328, "access": 21, "faccessat": 269, "faccessat2": 439, "dup": 32, "dup2": 33,
-    "dup3": 292, "fcntl": 72, "flock": 73, "fsync": 74, "fdatasync": 75, "truncate": 76, "ftruncate": 77,
+    "dup3": 292, "fsync": 74, "fdatasync": 75, "truncate": 76, "ftruncate": 77,
     "fallocate": 285, "fadvise64": 221, "readahead": 187, "sendfile": 40, "copy_file_range": 326, "getdents64": 217,
     "getcwd": 79, "chdir": 80, "fchdir": 81, "rename": 82, "renameat": 264, "renameat2": 316, "mkdir": 83,
     "mkdirat": 258, "rmdir": 84, "creat": 85, "link": 86, "linkat": 265, "unlink": 87, "unlinkat": 263, "symlink": 88,
@@ -63,7 +63,7 @@ FATAL = {
 
 FILTERED = {
     "clone": 56, "clone3": 435, "ioctl": 16, "prctl": 157, "arch_prctl": 158, "prlimit64": 302, "kill": 62,
-    "tgkill": 234, "sendto": 44,
+    "tgkill": 234, "sendto": 44, "fcntl": 72,
 }
 # fmt: on
 

@@ -63,7 +63,7 @@ def _check_namespaces(outside: Sequence[str]) -> None:
 
 
 def _check_network() -> None:
-    with open("/proc/net/dev", encoding="ascii") as file:
+    with open("/proc/self/net/dev", encoding="ascii") as file:
         interfaces = {line.split(":")[0].strip() for line in file.readlines()[2:]}
     if interfaces - {"lo"}:
         raise LayerMissing("netns", f"interfaces {sorted(interfaces)} are visible")

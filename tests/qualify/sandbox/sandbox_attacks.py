@@ -7,6 +7,7 @@ first descriptor; an attack that kills the process leaves the object unwritten.
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import json
 import mmap
 import os
@@ -86,6 +87,10 @@ def raise_open_files(_: dict[str, Any]) -> object:
     return resource.setrlimit(resource.RLIMIT_NOFILE, (hard + 1, hard + 1))
 
 
+def _opened(path: str) -> int:
+    return os.open(path, os.O_RDONLY)
+
+
 BLOCKED: dict[str, Callable[[dict[str, Any]], object]] = {
     "connect to loopback": connect_loopback,
     "resolve a name": lambda _: socket.getaddrinfo("example.org", 443),
@@ -131,6 +136,15 @@ BLOCKED: dict[str, Callable[[dict[str, Any]], object]] = {
     "become traceable": lambda _: raw(157, 4, 1, 0, 0, 0),
     "watch files": lambda _: raw(254, 0, 0, 0),
     "inject a terminal key": lambda _: raw(16, 0, 0x5412, 0),
+    "lock a file shared with the host": lambda facts: fcntl.flock(
+        _opened(facts["package"] + "/py.typed"), fcntl.LOCK_EX
+    ),
+    "lock a range of a shared file": lambda facts: fcntl.lockf(_opened(facts["package"] + "/py.typed"), fcntl.LOCK_SH),
+    "seal memory": lambda _: fcntl.fcntl(0, fcntl.F_ADD_SEALS, 0),
+    "take over signals": lambda _: fcntl.fcntl(0, fcntl.F_SETOWN, 1),
+    "read the load of the host": read("/proc/loadavg"),
+    "read the memory of the host": read("/proc/meminfo"),
+    "list kernel settings": listing("/proc/sys"),
     "change the host name": lambda _: raw(170, 0, 0),
 }
 
