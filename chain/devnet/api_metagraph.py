@@ -81,6 +81,12 @@ def subnet_value(state: StorageView, item: str, netuid: int) -> Any:
     return subtensor.get(state, item) if item in _GLOBAL_ITEMS else subtensor.get(state, item, netuid)
 
 
+def subnet_name(state: StorageView, netuid: int) -> list[int]:
+    """Return a subnet's name as the bytes of its text."""
+    identity = subtensor.get(state, "SubnetIdentitiesV3", netuid)
+    return list(str(identity["subnet_name"]).encode()) if identity else []
+
+
 def axon_of(state: StorageView, netuid: int, hotkey: bytes) -> dict[str, Any]:
     """Return what a neuron serves, or zeros."""
     found: dict[str, Any] | None = subtensor.get(state, "Axons", netuid, hotkey)
@@ -104,7 +110,7 @@ def metagraph(chain: Chain, state: StorageView, netuid: int, mechanism: int = 0)
     graph.update(
         netuid=subtensor.storage_index(netuid, mechanism),
         block=state.block,
-        name=list(b"devnet"),
+        name=subnet_name(state, netuid),
         symbol=list(str(subtensor.get(state, "TokenSymbol", netuid)).encode()),
         identity=subtensor.get(state, "SubnetIdentitiesV3", netuid),
         alpha_low=high_low[0],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from chain.devnet.api_metagraph import ARGUMENT_NETUID_BYTES, SUBNET_FIELDS, subnet_value
+from chain.devnet.api_metagraph import ARGUMENT_NETUID_BYTES, SUBNET_FIELDS, subnet_name, subnet_value
 from chain.devnet.api_registry import api
 from chain.devnet.chain import Chain
 from chain.devnet.pallets import epochs, subtensor
@@ -102,7 +102,7 @@ def _dynamic(chain: Chain, state: StorageView, netuid: int) -> dict[str, Any] | 
     record = _record(chain, state, netuid, "get_dynamic_info")
     if record is not None:
         symbol = str(subtensor.get(state, "TokenSymbol", netuid)).encode()
-        record.update(netuid=netuid, subnet_name=list(b"devnet"), token_symbol=list(symbol))
+        record.update(netuid=netuid, subnet_name=subnet_name(state, netuid), token_symbol=list(symbol))
     return record
 
 

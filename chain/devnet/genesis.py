@@ -32,6 +32,16 @@ _SPEC_FIELDS = (
 )
 _COMMIT_REVEAL_VERSION = 4
 _SYMBOL = "α"
+_IDENTITY = (
+    "subnet_name",
+    "github_repo",
+    "subnet_contact",
+    "subnet_url",
+    "discord",
+    "description",
+    "logo_url",
+    "additional",
+)
 
 
 def write_genesis(state: Session, genesis: Genesis, created_ms: int) -> None:
@@ -65,6 +75,8 @@ def write_subnet(context: Context, spec: SubnetSpec) -> None:
     put(state, "LastEpochBlock", netuid, value=context.block)
     put(state, "SubtokenEnabled", netuid, value=True)
     put(state, "TokenSymbol", netuid, value=_SYMBOL.encode())
+    identity = dict.fromkeys(_IDENTITY, b"") | {"subnet_name": spec.name.encode()}
+    put(state, "SubnetIdentitiesV3", netuid, value=identity)
     for neuron in spec.neurons:
         hotkey = _account(neuron.hotkey)
         if is_registered(state, netuid, hotkey):

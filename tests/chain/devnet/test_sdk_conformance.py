@@ -144,6 +144,8 @@ async def test_metagraph(sdk: Any, devnet: Devnet) -> None:
     assert [neuron.validator_permit for neuron in graph] == [True, False]
     assert graph.neuron(0).total_stake.rao == 1_000 * RAO
     assert graph.owner_hotkey == address("//Alice//hot")
+    assert graph.name == "devnet"
+    assert graph.identity["subnet_name"] == "devnet"
     assert await sdk.subnets.metagraph(99) is None
 
 
@@ -157,6 +159,14 @@ async def test_selective_metagraph(sdk: Any) -> None:
     assert found["hotkeys"] == [address(hot(VALIDATOR)), address(hot(MINER))]
     assert (found["tempo"], found["validators"]) == (10, [0])
     assert found["coldkeys"] is None
+
+
+async def test_stakes(sdk: Any, validator: Wallet) -> None:
+    """The stake reads see the genesis stake as the coldkey's position."""
+    coldkey, hotkey = validator.coldkey.ss58_address, validator.hotkey.ss58_address
+    (position,) = await sdk.staking.positions(coldkey)
+    assert (position.hotkey, position.netuid, position.stake.rao) == (hotkey, NETUID, 1_000 * RAO)
+    assert (await sdk.staking.get(coldkey, hotkey, NETUID)).rao == 1_000 * RAO
 
 
 async def test_neurons(sdk: Any) -> None:
