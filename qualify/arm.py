@@ -35,6 +35,13 @@ from qualify.slots.registry import find_slot
 
 Entry = Callable[..., Any]
 
+# Some of torch's first calls look at the processor's description, which a sandbox hides. They are made here, when this
+# module is loaded by the fork server, so that every arm inherits the answer.
+for _dtype in DTYPES.values():
+    _probe = torch.ones(8, 8, dtype=_dtype)
+    torch.mm(torch.exp(_probe), _probe)
+del _dtype, _probe
+
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of the C library's mallopt(3)
 
 

@@ -40,6 +40,7 @@ from scoring.attempt import ChildOutcome
 
 _STOP_PATIENCE_NS = 2_000_000_000  # how long a stopped arm may take to come to rest
 _REAP_SECONDS = 10.0
+_END_SECONDS = 1.0  # how long an arm that hung up may take to be dead by itself
 
 _FAILURE_KINDS = {
     Failure.IMPORT_FAILED: "load_failed",
@@ -201,14 +202,14 @@ class Arm:
     def _raise_end(self, what: str) -> None:
         self.process.resume()  # a frozen process cannot be reaped by its own namespace's first process
         try:
-            outcome = self.process.wait(_REAP_SECONDS)
+            outcome = self.process.wait(_END_SECONDS)
         except TimeoutError:
             self.process.kill()
             outcome = self.process.wait(_REAP_SECONDS)
         kind = _OUTCOME_KINDS.get(outcome.kind, "crashed")
         if outcome.signal == signal.SIGSYS:
             kind = "forbidden_call"
-        raise ArmError(kind, f"{what}: {outcome.detail}", child_outcome(outcome))
+        raise ArmError(kind, f"{what}: {_describe_end(outcome)}", child_outcome(outcome))
 
 
 def child_outcome(outcome: Outcome) -> ChildOutcome:
@@ -219,6 +220,16 @@ def child_outcome(outcome: Outcome) -> ChildOutcome:
         signal=outcome.signal or 0,
         layer=outcome.layer,
     )
+
+
+def _describe_end(outcome: Outcome) -> str:
+    if outcome.kind is OutcomeKind.SIGNALED and outcome.signal is not None:
+        name = signal.Signals(outcome.signal).name if outcome.signal in set(signal.Signals) else str(outcome.signal)
+        hint = " (inputs are mapped read-only)" if outcome.signal == signal.SIGSEGV else ""
+        return f"it was killed by signal {name}{hint}"
+    if outcome.kind is OutcomeKind.EXITED:
+        return f"it exited with status {outcome.exit_status}"
+    return outcome.detail or f"the sandbox reports {outcome.kind}"
 
 
 def _process_identity(pid: int) -> str:

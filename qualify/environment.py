@@ -89,7 +89,7 @@ def measuring(core: int) -> Iterator[None]:
 
 
 def favour(pid: int) -> None:
-    """Let process `pid` preempt ordinary work, where this process may ask for it (root, or the right to set priorities).
+    """Let process `pid` (0 = this one) preempt ordinary work, where we may ask for it: as root, or with CAP_SYS_NICE.
 
     A woken process otherwise waits for the running one's slice, several milliseconds of pure noise. Both arms of a
     launch and the referee get the same class, at most one of them is runnable per core, and every call has a

@@ -9,6 +9,7 @@ Invariants
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import secrets
 import time
@@ -93,9 +94,10 @@ class _Findings:
         self.ending = "incident"
 
 
-def run_attempt(request: AttemptRequest, emit: Emit) -> Attempt:
+def run_attempt(request: AttemptRequest, emit: Emit, fork_server: Zygote | None = None) -> Attempt:
     """Measure one comparison and return its evidence.
 
+    `fork_server` is a running one started with `PRELOAD`, when the caller has it; else one is started for this attempt.
     Raises `ConfigurationError` for a request this build cannot serve and `HostError` for a machine that is not fit.
     """
     started_unix_ns, epoch_ns = time.time_ns(), time.monotonic_ns()
@@ -106,7 +108,9 @@ def run_attempt(request: AttemptRequest, emit: Emit) -> Attempt:
     commitment = sealing.commitment(seed, request.attempt_id)
     emit({"event": "sealed", "commitment": commitment})
     findings = _Findings()
-    with environment.measuring(core), Zygote.start(preload=PRELOAD) as zygote:
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(environment.measuring(core))
+        zygote = fork_server or stack.enter_context(Zygote.start(preload=PRELOAD))
         _examine(docket, seed, zygote, core, epoch_ns, findings, emit)
     return Attempt(
         schema=ATTEMPT_SCHEMA,

@@ -1,0 +1,2 @@
+def silu_and_mul(x, out):
+    return x[..., : out.shape[-1]]

