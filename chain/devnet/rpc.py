@@ -89,7 +89,7 @@ def answer(node: Node, message: str | bytes, send: Send) -> Any:
     """Return the answer to one websocket message: an object, or a list for a batch."""
     try:
         request = json.loads(message)
-    except ValueError:
+    except (ValueError, RecursionError):
         return _error(None, RpcError(faults.PARSE_ERROR, "Parse error"))
     if isinstance(request, list) and request:
         return [_answer_one(node, item, send) for item in request]

@@ -46,6 +46,7 @@ def test_rounds_follow_blocks() -> None:
     assert beacon.reveal_round_after(10, 2) == beacon.round_of_block(11)
 
 
+@settings(deadline=None)
 @given(st.integers(0, 2**30 - 1))
 def test_compact_lengths_agree(value: int) -> None:
     """The module's own compact encoding, kept to stay free of imports, is the node's."""

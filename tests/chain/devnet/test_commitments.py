@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chain.devnet import beacon
@@ -164,6 +164,7 @@ def test_deregistered_hotkey_still_reveals(driver: Driver) -> None:
     assert reveals(driver, hot(MINER)) == [(b"orphan", 3)]
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=300))
 def test_field_parser_never_over_reads(data: bytes) -> None:
     """Arbitrary bytes either parse and re-encode to what was read, or raise `ScaleError`."""

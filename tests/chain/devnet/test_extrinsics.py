@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bittensor_core
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chain.devnet.codec import codec
@@ -102,6 +102,7 @@ def test_mortal_era_ends(driver: Driver) -> None:
     assert refusal(driver, old) == (1010, "Transaction has a bad signature")
 
 
+@settings(deadline=None)
 @given(st.integers(2, 16), st.integers(0, 4_000), st.integers(0, 70_000))
 def test_era_birth_matches_the_codec(exponent: int, current: int, later: int) -> None:
     """The birth block that the node reads from an era is the one the SDK anchors to, all through the era."""
@@ -116,6 +117,7 @@ def test_era_birth_matches_the_codec(exponent: int, current: int, later: int) ->
         assert era.birth(current + later) == birth
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=400))
 def test_arbitrary_bytes_never_break_the_decoder(data: bytes) -> None:
     """Bytes that are not an extrinsic raise `ScaleError`, also behind a right length prefix and version."""

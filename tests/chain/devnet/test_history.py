@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chain.devnet.codec import codec
@@ -26,6 +26,7 @@ def play(history: History, changes: list[dict[bytes, bytes | None]]) -> list[dic
     return states
 
 
+@settings(deadline=None)
 @given(diffs, keys, st.integers(0, 3))
 def test_every_block_reads_as_a_full_copy_would(
     changes: list[dict[bytes, bytes | None]], after: bytes, limit: int
@@ -43,6 +44,7 @@ def test_every_block_reads_as_a_full_copy_would(
             assert history.keys(prefix, block, after=after, limit=limit) == rest[:limit]
 
 
+@settings(deadline=None)
 @given(diffs, st.integers(1, 5))
 def test_pruning_changes_no_kept_block(changes: list[dict[bytes, bytes | None]], keep: int) -> None:
     """With pruning the newest blocks read the same and older ones say that they are gone."""

@@ -61,7 +61,9 @@ async def test_errors(raw: RawClient, method: str, params: list[Any], code: int)
     assert await raw.result("system_chain") == "Cacheon devnet"
 
 
-@pytest.mark.parametrize("message", ["{", "[]", "7", '{"id":1}', '{"id":1,"method":"system_name","params":{}}', "\x00"])
+@pytest.mark.parametrize(
+    "message", ["{", "[]", "7", '{"id":1}', '{"id":1,"method":"system_name","params":{}}', "\x00", "[" * 50_000]
+)
 async def test_malformed_messages_get_an_answer(raw: RawClient, message: str) -> None:
     """Messages that are no requests are answered with an error."""
     await raw.connection.send(message)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chain.devnet import beacon
@@ -211,6 +211,7 @@ def test_permit_is_checked_at_the_reveal(driver: Driver) -> None:
     assert rows(driver) == {1: [(0, 65535)]}
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 65535), min_size=1, max_size=40))
 def test_upscale_keeps_proportions(values: list[int]) -> None:
     """Upscaling makes the largest value 65535, keeps zero zero and never swaps an order."""
