@@ -24,6 +24,13 @@ DEVICES = ("null", "zero", "full", "random", "urandom")
 SCRATCH = "/scratch"
 _MOUNT_POINTS = ("/tmp", "/run", "/mnt", "/var")
 _SCRATCH_INODES = 4096
+_MASKED_FOLDERS = ("acpi", "asound", "bus", "driver", "fs", "irq", "pressure", "scsi", "sys", "sysvipc")
+_MASKED_FILES = (
+    *("buddyinfo", "diskstats", "interrupts", "kallsyms", "kcore", "key-users", "keys", "kmsg", "kpagecount"),
+    *("kpageflags", "latency_stats", "loadavg", "locks", "pagetypeinfo", "sched_debug", "schedstat", "slabinfo"),
+    *("softirqs", "stat", "sysrq-trigger", "timer_list", "uptime", "vmallocinfo", "vmstat", "zoneinfo"),
+)
+"""What /proc tells about the whole host. /proc/cpuinfo stays: numerical libraries read it late and fail without."""
 _FLAGS = syscalls.MS_NOSUID | syscalls.MS_NODEV
 
 
@@ -83,10 +90,21 @@ def enter_root(root: str, scratch_bytes: int) -> None:
         options = f"size={scratch_bytes},mode=700,nr_inodes={_SCRATCH_INODES}"
         syscalls.mount("tmpfs", "scratch", "tmpfs", _FLAGS, options)
     with layer("proc"):
-        syscalls.mount("proc", "proc", "proc", _FLAGS | syscalls.MS_NOEXEC, "hidepid=invisible,subset=pid")
+        syscalls.mount("proc", "proc", "proc", _FLAGS | syscalls.MS_NOEXEC, "hidepid=invisible")
+        _mask_host_facts()
     with layer("mount"):
         syscalls.pivot_root_here()
         os.chdir(SCRATCH)
+
+
+def _mask_host_facts() -> None:
+    for name in _MASKED_FOLDERS:
+        if os.path.isdir(f"proc/{name}"):
+            flags = _FLAGS | syscalls.MS_NOEXEC | syscalls.MS_RDONLY
+            syscalls.mount("tmpfs", f"proc/{name}", "tmpfs", flags, "size=4k,nr_inodes=2,mode=555")
+    for name in _MASKED_FILES:
+        if os.path.exists(f"proc/{name}"):
+            syscalls.mount("dev/null", f"proc/{name}", None, syscalls.MS_BIND)
 
 
 def _open(host: str, inside: str) -> _Source:

@@ -40,7 +40,7 @@ ALLOWED = {
     # Who and where am I.
     "getpid": 39, "gettid": 186, "getppid": 110, "getuid": 102, "geteuid": 107, "getgid": 104, "getegid": 108,
     "getresuid": 118, "getresgid": 120, "getpgrp": 111, "getpgid": 121, "getsid": 124, "getgroups": 115,
-    "getpriority": 140, "getrlimit": 97, "getrusage": 98, "uname": 63, "sysinfo": 99, "getrandom": 318,
+    "getpriority": 140, "getrlimit": 97, "getrusage": 98, "uname": 63, "getrandom": 318,
     # Descriptors it was given, or pipes of its own; no call that makes a socket.
     "poll": 7, "ppoll": 271, "select": 23, "pselect6": 270, "epoll_create": 213, "epoll_create1": 291,
     "epoll_wait": 232, "epoll_pwait": 281, "epoll_pwait2": 441, "epoll_ctl": 233, "eventfd": 284, "eventfd2": 290,

@@ -142,9 +142,7 @@ BLOCKED: dict[str, Callable[[dict[str, Any]], object]] = {
     "lock a range of a shared file": lambda facts: fcntl.lockf(_opened(facts["package"] + "/py.typed"), fcntl.LOCK_SH),
     "seal memory": lambda _: fcntl.fcntl(0, fcntl.F_ADD_SEALS, 0),
     "take over signals": lambda _: fcntl.fcntl(0, fcntl.F_SETOWN, 1),
-    "read the load of the host": read("/proc/loadavg"),
-    "read the memory of the host": read("/proc/meminfo"),
-    "list kernel settings": listing("/proc/sys"),
+    "ask for the load of the host": lambda _: raw(99, ctypes.addressof(ctypes.create_string_buffer(256))),
     "change the host name": lambda _: raw(170, 0, 0),
 }
 
@@ -264,6 +262,10 @@ def _thread_works(_: dict[str, Any]) -> object:
 MEASURED: dict[str, Callable[[dict[str, Any]], object]] = {
     "descriptors": _descriptors,
     "working folder": lambda _: os.getcwd(),
+    "host load": read("/proc/loadavg"),
+    "host processors' time": read("/proc/stat"),
+    "kernel settings": listing("/proc/sys"),
+    "processor model": read("/proc/cpuinfo"),
     "pids": lambda _: sorted(int(name) for name in os.listdir("/proc") if name.isdigit()),
     "interfaces": lambda _: [name for _, name in socket.if_nameindex()],
     "host name": lambda _: os.uname().nodename,

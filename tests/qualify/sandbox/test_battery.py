@@ -104,6 +104,9 @@ def test_a_child_sees_exactly_what_it_was_given(zygote: Zygote, facts: dict[str,
     assert outcome.ok, outcome.describe()
     assert results["descriptors"] == "allowed: [0, 1, 2, 3]"
     assert results["pids"] == "allowed: [2]"
+    assert results["host load"] == results["host processors' time"] == "allowed: b''"
+    assert results["kernel settings"] == "allowed: []"
+    assert len(results["processor model"]) > len("allowed: b''")
     assert results["interfaces"].startswith(("allowed: ['lo']", "blocked: "))
     assert results["working folder"] == "allowed: /scratch"
     assert results["host name"] == "allowed: sandbox"
