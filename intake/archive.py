@@ -219,7 +219,7 @@ class _Table:
         """Return the files without their wrapper, after the checks that need the whole archive."""
         if not self._files:
             raise IntakeError("BUNDLE_EMPTY", "the archive holds no file.")
-        check_no_collisions([*self._files, *self._folders])
+        check_no_collisions(self._files, self._folders)
         parents: set[str] = set()
         for path in self._files:
             parent = path.rpartition("/")[0]

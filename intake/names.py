@@ -77,12 +77,11 @@ def check_not_excluded(path: str) -> None:
         )
 
 
-def check_no_collisions(paths: Iterable[str]) -> None:
-    """Raise `IntakeError` (NAME_COLLISION) when two of `paths` could be one file somewhere."""
+def check_no_collisions(paths: Iterable[str], folders: Iterable[str] = ()) -> None:
+    """Raise `IntakeError` (NAME_COLLISION) when two names of a tree of files (and listed folders) could be one."""
     seen: dict[str, str] = {}
-    files: set[str] = set()
-    for path in sorted_paths(paths):
-        files.add(path)
+    files = set(paths)
+    for path in sorted_paths({*files, *folders}):
         end = path.find("/")
         while end != -1:
             _claim(seen, path[:end])

@@ -26,6 +26,8 @@ class TomlLines:
         """Return the best known line of `key` in the `index`-th table called `table` ("" = top level)."""
         if key and (table, index, key) in self._keys:
             return self._keys[(table, index, key)]
+        if key and not table and (key, 0) in self._tables:
+            return self._tables[(key, 0)]
         if (table, index) in self._tables:
             return self._tables[(table, index)]
         # Inline tables: `ops = [{...}]` has no header of its own.

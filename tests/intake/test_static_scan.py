@@ -116,7 +116,9 @@ ACCEPTED = {
         "try:\n    import cutlass\n    import cutlass.cute as cute\n\n    @cute.jit\n    def f(a):\n        pass\n"
         "except ImportError:\n    pass\n"
     ),
-    "optional triton": "try:\n    import triton\nexcept ImportError:\n    triton = None\nif triton is not None:\n    pass\n",
+    "optional triton": (
+        "try:\n    import triton\nexcept ImportError:\n    triton = None\nif triton is not None:\n    pass\n"
+    ),
     "triton kernel": (
         "import triton\nimport triton.language as tl\n\n@triton.jit\ndef k(p, n: tl.constexpr):\n"
         "    i = tl.program_id(0)\n    tl.store(p + i, tl.load(p + i))\n"
@@ -133,10 +135,15 @@ ACCEPTED = {
     "interpreter facts": "import sys\nif sys.version_info >= (3, 12):\n    x = sys.platform\n",
     "literal annotation": "from typing import Literal\ndef f(x: Literal['a b', 'c d']):\n    pass\n",
     "forward reference": "def f(x: 'torch.Tensor') -> 'int':\n    pass\n",
-    "custom autograd": "import torch\nclass F(torch.autograd.Function):\n    @staticmethod\n    def forward(ctx, x):\n        return x\n",
+    "custom autograd": (
+        "import torch\nclass F(torch.autograd.Function):\n    @staticmethod\n    def forward(ctx, x):\n"
+        "        return x\n"
+    ),
     "scaled matmul": "import torch\ndef f(a, b):\n    return torch._scaled_mm(a, b)\n",
     "utf-8 cookie": "# -*- coding: utf-8 -*-\nx = 1\n",
-    "local state": "import torch\ncache = {}\ndef f(x):\n    cache[x.shape] = torch.empty(1)\n    cache[x.shape][0] = 1\n",
+    "local state": (
+        "import torch\ncache = {}\ndef f(x):\n    cache[x.shape] = torch.empty(1)\n    cache[x.shape][0] = 1\n"
+    ),
 }
 
 
@@ -164,7 +171,9 @@ def test_modules_do_not_travel_through_other_files(source: str, helper: str) -> 
 
 def test_own_helpers_travel_freely() -> None:
     """Functions and constants of the bundle may be imported from any of its files."""
-    assert scan("from helper import f, N\nimport helper\nhelper.f(N)\n", helper="N = 1\ndef f(x):\n    return x\n") == ()
+    assert (
+        scan("from helper import f, N\nimport helper\nhelper.f(N)\n", helper="N = 1\ndef f(x):\n    return x\n") == ()
+    )
 
 
 def test_every_breach_is_reported_once_with_its_line() -> None:
