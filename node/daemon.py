@@ -36,7 +36,6 @@ from node.services.publication import PublicationService
 from node.services.qualification import QualificationService
 from node.services.receipts import ReceiptBook
 from node.services.reveals import RevealsService
-from node.services.screening import SandboxScreener
 from node.services.selfcheck import ChainReady
 from node.services.settlement import SettlementService
 from node.services.supervisor import Service, supervise_all
@@ -45,6 +44,7 @@ from node.store.events import append_event
 from node.store.evidence_rows import lose_running_attempts
 from node.store.job_rows import entries, recover_all, unpark_all
 from node.store.layout import StateLayout
+from qualify.intake_runner import IntakeRunner
 
 
 async def run_node(
@@ -81,7 +81,7 @@ async def _serve(settings: Settings, ready: asyncio.Event | None) -> None:
         worker = await asyncio.to_thread(worker_digest, arena)
         context = NodeContext(settings, layout, store, arena, catalog, worker)
         receipts = await asyncio.to_thread(ReceiptBook.open, layout)
-        screener = await asyncio.to_thread(SandboxScreener.start, settings)
+        screener = IntakeRunner(waive=settings.sandbox.waive)
         parts.push_async_callback(asyncio.to_thread, screener.close)
         client = ChainClient.from_settings(settings.chain, runtime_cache_dir=layout.runtime_cache)
         parts.push_async_callback(client.close)
@@ -99,7 +99,7 @@ async def _serve(settings: Settings, ready: asyncio.Event | None) -> None:
 
 def _services(
     context: NodeContext, client: ChainClient, signer: Signer, receipts: ReceiptBook, fetcher: ArchiveFetcher,
-    screener: SandboxScreener,
+    screener: IntakeRunner,
 ) -> list[Service]:
     heads = HeadWatch()
     return [

@@ -28,7 +28,9 @@ def configure(settings: LogSettings, stream: TextIO | None = None) -> None:
     target = stream if stream is not None else sys.stderr
     last: Processor = (
         structlog.processors.JSONRenderer() if settings.format == "json"
-        else structlog.dev.ConsoleRenderer(colors=target.isatty())
+        else structlog.dev.ConsoleRenderer(
+            colors=target.isatty(), exception_formatter=structlog.dev.plain_traceback  # local variables stay private
+        )
     )
     structlog.configure(
         processors=[

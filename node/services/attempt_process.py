@@ -31,6 +31,7 @@ from config.limits import EVIDENCE
 from qualify.request import AttemptRequest, encode_request
 from scoring.attempt import Attempt, read_attempt
 
+_PROGRAM = ("-m", "qualify.attempt_main")
 _LINE_BYTES = 64 * 1024
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -71,7 +72,7 @@ async def run_attempt(
     request_path.write_bytes(encode_request(request))
     with (folder / "referee.log").open("wb") as log_file:
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "qualify.attempt_main", "--request", str(request_path), "--out", str(folder),
+            sys.executable, *_PROGRAM, "--request", str(request_path), "--out", str(folder),
             stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=log_file,
             cwd=Path(str(resources.files("qualify"))).parent, env=_environment(folder), limit=_LINE_BYTES,
             start_new_session=True, preexec_fn=_die_with_parent(os.getpid()),

@@ -45,11 +45,10 @@ class NodeContext:
 
     @property
     def transport_budget(self) -> RetryBudget:
-        """Budget for fetches of one submission."""
+        """Budget for fetches of one submission; its cap is the longest delay that a reserved job can have."""
         intake = self.settings.intake
-        return RetryBudget(
-            intake.transport_attempts, int(intake.retry_base_seconds * 1000), int(intake.retry_cap_seconds * 1000)
-        )
+        cap_ms = max(int(intake.retry_cap_seconds * 1000), self.attempt_budget.cap_ms)
+        return RetryBudget(intake.transport_attempts, int(intake.retry_base_seconds * 1000), cap_ms)
 
 
 def worker_digest(arena: Arena) -> str:

@@ -12,7 +12,7 @@ import asyncio
 import structlog
 from sqlalchemy import Connection
 
-from config.errors import CacheonError, HostError
+from config.errors import Blame, CacheonError, HostError
 from node.jobs import Job, JobState, RetryBudget, StaleTokenError, after_fault
 from node.services.context import NodeContext
 from node.services.supervisor import report_fault
@@ -44,10 +44,11 @@ async def job_fault(context: NodeContext, where: str, job: Job, error: Exception
 
 def record_fault(connection: Connection, job: Job, error: Exception, budget: RetryBudget, worker: str) -> Job:
     """Move `job` after a fault of ours, with the fault's code and text on it."""
-    code, detail, blame = "UNEXPECTED", f"{type(error).__name__}: {error}", "internal"
+    code, detail, blame = "UNEXPECTED", f"{type(error).__name__}: {error}", Blame.INTERNAL
     if isinstance(error, CacheonError):
-        code, detail, blame = error.code, error.message, error.blame.value
+        code, detail = error.code, error.message
+        blame = Blame.INTERNAL if error.blame is Blame.MINER else error.blame
     moved = after_fault(
-        job, job.token, budget=budget, now_ms=now_ms(), worker=worker, code=code, detail=detail, blame=blame
+        job, job.token, budget=budget, now_ms=now_ms(), worker=worker, code=code, detail=detail, blame=blame.value
     )
     return save(connection, job, moved)

@@ -19,6 +19,7 @@ from config.errors import IntakeError, NetworkError
 from node.jobs import Job, JobState, fail, transition
 from node.services.context import NodeContext
 from node.services.faults import job_fault
+from node.services.supervisor import cancel_all
 from node.services.transport import TransportFailure, transport_failed
 from node.store.evidence_rows import record_fetch
 from node.store.job_rows import Entry, claim, save
@@ -66,9 +67,7 @@ class FetchingService:
                     running.add(asyncio.create_task(self._handle(entry)))
                 await self._ear.wait(self._context.settings.chain.poll_seconds)
         finally:
-            for task in running:
-                task.cancel()
-            await asyncio.gather(*running, return_exceptions=True)
+            await cancel_all(running)
 
     async def _claim(self, free: int) -> list[Entry]:
         context = self._context

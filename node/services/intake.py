@@ -1,8 +1,8 @@
 """Screens fetched archives: sandboxed child, immutable publication, copy check.
 
 Invariants
-1. The archive is opened only inside the sandboxed child. What comes back is a report and a file stream, whose hash is
-   checked here and again by the publisher.
+1. The archive is opened only inside the sandboxed child. What comes back is a report and a file stream whose hashes
+   the runner has recomputed; the publisher does so again.
 2. Bytes that are not the committed bundle are a transport failure and never a verdict on the bundle; the job goes back
    to be fetched again while its attempts last.
 3. A refusal of the committed bytes is final and carries the first finding. A fault of the sandbox is ours.
@@ -12,14 +12,14 @@ Invariants
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import structlog
 from sqlalchemy import Connection
 
-from config.canonical import sha256_hex
-from config.errors import ErrorDocument, IntakeError
+from config.errors import IntakeError
 from intake.publish import PublishedBundle, publish
 from intake.report import IntakeReport
 from node.jobs import Job, JobState, fail, park, transition
@@ -27,25 +27,19 @@ from node.services.attempt_choice import TARGET_NOT_MEASURED, Terms
 from node.services.context import NodeContext
 from node.services.copies import fail_if_copy
 from node.services.faults import job_fault
-from node.services.transport import TransportFailure, is_wrong_bytes, transport_failed
+from node.services.transport import TransportFailure, transport_failed
 from node.store.evidence_rows import BundleRow, record_bundle, record_fetch
 from node.store.job_rows import Entry, claim, save
+from qualify.intake_runner import ScreenedBundle
 
-
-class ScreenResult(NamedTuple):
-    """What the sandboxed child found. `stream` is empty unless the report is accepted; `seen_hash` is the content hash
-    of what the archive really held, "" when it could not be unpacked."""
-
-    report: IntakeReport
-    stream: bytes
-    seen_hash: str
+_BEFORE_THE_HASH = ("ARCHIVE_", "BUNDLE_", "INTAKE_", "NAME_")  # intake codes of the steps up to the comparison
 
 
 class Screener(Protocol):
-    """Runs the sandboxed intake child; blocking."""
+    """Runs the sandboxed intake child; blocking. `qualify.intake_runner.IntakeRunner` in production."""
 
-    def screen(self, archive: Path, expected_hash: str) -> ScreenResult:
-        """Screen one archive. Raises `HostError` and `InternalError` for faults of ours."""
+    def run(self, archive: Path, expected_hash: str) -> ScreenedBundle:
+        """Screen one archive. Raises `IntakeError` for refusals, `HostError` and `InternalError` for faults of ours."""
 
 
 class IntakeService:
@@ -92,18 +86,28 @@ class IntakeService:
         archive = context.layout.archive(job.submission_id)
         if not archive.is_file():
             return await context.store.write(_fetch_again, job)
-        result = await asyncio.to_thread(self._screener.screen, archive, submission.content_hash)
-        archive_digest = await asyncio.to_thread(lambda: sha256_hex(archive.read_bytes()))
-        error = result.report.error
-        if error is not None and is_wrong_bytes(error.code):
-            failure = TransportFailure(error.code, error.message, result.seen_hash, archive_digest)
-            return await context.store.write(transport_failed, job, failure, context.settings.intake)
-        if error is not None:
+        archive_digest = await asyncio.to_thread(_digest, archive)
+        try:
+            screened = await asyncio.to_thread(self._screener.run, archive, submission.content_hash)
+        except IntakeError as error:
+            if not _is_proved(error):
+                seen = getattr(error, "seen_hash", "")
+                failure = TransportFailure(error.code, error.message, error.code, seen, archive_digest)
+                return await context.store.write(transport_failed, job, failure, context.settings.intake)
             return await context.store.write(_refused, job, error, archive_digest)
-        bundle = await asyncio.to_thread(publish, result.stream, result.report, context.layout.bundles)
-        if bundle.content_hash != submission.content_hash:
-            raise IntakeError("BUNDLE_HASH_MISMATCH", f"published {bundle.content_hash}, not {submission.content_hash}")
-        return await context.store.write(_accepted, context.terms, entry, result.report, bundle, archive_digest)
+        bundle = await asyncio.to_thread(publish, screened.stream, screened.report, context.layout.bundles)
+        return await context.store.write(_accepted, context.terms, entry, screened.report, bundle, archive_digest)
+
+
+def _is_proved(error: IntakeError) -> bool:
+    """Say whether a refusal is about the committed bytes. Whatever is wrong before the content hash could be compared
+    (the archive, its names and sizes, what it does to the child) may be the fault of a host that served other bytes."""
+    return not error.code.startswith(_BEFORE_THE_HASH)
+
+
+def _digest(archive: Path) -> str:
+    with archive.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _fetch_again(connection: Connection, job: Job) -> Job:
@@ -111,11 +115,11 @@ def _fetch_again(connection: Connection, job: Job) -> Job:
     return save(connection, job, transition(job, JobState.RESERVED, job.token, not_before_ms=0))
 
 
-def _refused(connection: Connection, job: Job, error: ErrorDocument, archive_digest: str) -> Job:
+def _refused(connection: Connection, job: Job, error: IntakeError, archive_digest: str) -> Job:
     record_fetch(connection, job.submission_id, code="", archive_digest=archive_digest)
     where = f"{error.location}: " if error.location else ""
     return save(connection, job, fail(
-        job, job.token, error.code, blame=error.blame or "miner", detail=f"{where}{error.message}"
+        job, job.token, error.code, blame=error.blame, detail=f"{where}{error.message}", seen_hash=""
     ))
 
 

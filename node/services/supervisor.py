@@ -21,6 +21,7 @@ from node.store.events import append_event
 
 _BACKOFF_BASE_SECONDS = 0.5
 _BACKOFF_CAP_SECONDS = 30.0
+_CANCEL_AGAIN_SECONDS = 0.5
 _CALM_SECONDS = 60.0  # a service that ran this long is considered healthy again
 
 
@@ -41,9 +42,16 @@ async def supervise_all(context: NodeContext, services: Iterable[Service]) -> No
     try:
         await asyncio.gather(*tasks)
     finally:
-        for task in tasks:
+        await cancel_all(tasks)
+
+
+async def cancel_all(tasks: Iterable[asyncio.Task[None]]) -> None:
+    """Cancel `tasks` and wait for their end. A cancellation that some library swallowed is repeated."""
+    left = set(tasks)
+    while left:
+        for task in left:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        _, left = await asyncio.wait(left, timeout=_CANCEL_AGAIN_SECONDS)
 
 
 async def _keep_alive(context: NodeContext, service: Service) -> None:

@@ -3,8 +3,8 @@
 Invariants
 1. Errors of the host and wrong bytes count alike toward `intake.transport_attempts`; each leaves a row in `fetches`.
 2. While attempts are left the job goes back to `reserved` with a delay; after the last one it fails, with
-   BUNDLE_HASH_MISMATCH when other bytes came last, the archive's own fault when it could not be unpacked, and
-   BUNDLE_UNAVAILABLE otherwise.
+   BUNDLE_UNAVAILABLE when nothing came, BUNDLE_HASH_MISMATCH when other bytes came last, and the archive's own fault
+   when it could not even be unpacked.
 3. The hash that was seen stays on the job, whatever comes later.
 """
 
@@ -22,30 +22,20 @@ from node.store.events import now_ms
 from node.store.evidence_rows import record_fetch
 from node.store.job_rows import save
 
-HASH_MISMATCH = "BUNDLE_HASH_MISMATCH"
-UNAVAILABLE = "BUNDLE_UNAVAILABLE"
-_ARCHIVE_FAULT = "ARCHIVE_"
+BUNDLE_UNAVAILABLE = "BUNDLE_UNAVAILABLE"
 
 _jitter = random.SystemRandom()
 
 
 class TransportFailure(msgspec.Struct, frozen=True):
-    """How one fetch failed. `seen_hash` is the content hash that came instead, when bytes could be unpacked at all."""
+    """How one fetch failed. `final_code` is the verdict code should it be the last; `seen_hash` is the content hash
+    that came instead, "" when nothing could be unpacked."""
 
     code: str
     detail: str
+    final_code: str = BUNDLE_UNAVAILABLE
     seen_hash: str = ""
     archive_digest: str = ""
-
-    @property
-    def final_code(self) -> str:
-        """The verdict code when this was the last attempt."""
-        return self.code if self.code == HASH_MISMATCH or self.code.startswith(_ARCHIVE_FAULT) else UNAVAILABLE
-
-
-def is_wrong_bytes(code: str) -> bool:
-    """Say whether an intake code means that the host may not have served the committed bundle at all."""
-    return code == HASH_MISMATCH or code.startswith(_ARCHIVE_FAULT)
 
 
 def transport_failed(connection: Connection, job: Job, failure: TransportFailure, settings: IntakeSettings) -> Job:

@@ -38,5 +38,7 @@ class Listener:
     async def wait(self, timeout_seconds: float) -> None:
         """Return when notified since the last wait, or after `timeout_seconds`."""
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._bell.wait(), timeout_seconds)
+            # Not wait_for: on Python 3.11 it can swallow a cancellation that arrives together with the bell.
+            async with asyncio.timeout(timeout_seconds):
+                await self._bell.wait()
         self._bell.clear()

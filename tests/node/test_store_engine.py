@@ -81,8 +81,11 @@ async def test_second_process_is_refused(store: Store) -> None:
         "asyncio.run(Store.open(StateLayout.at(sys.argv[1])))\n"
     )
     done = await asyncio.to_thread(
-        subprocess.run, [sys.executable, "-c", script, str(store.layout.root)],
-        capture_output=True, text=True, timeout=60,
+        subprocess.run,
+        [sys.executable, "-c", script, str(store.layout.root)],
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
     assert done.returncode == 1
     assert "STORE_LOCKED" in done.stderr

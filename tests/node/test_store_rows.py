@@ -34,7 +34,9 @@ async def test_scan_is_one_transaction(store: Store) -> None:
     assert await store.read(read_cursor) == cursor(9)
     found = await store.read(entries)
     assert [(entry.submission.block, entry.job.state.value, entry.job.code) for entry in found] == [
-        (11, "reserved", ""), (12, "reserved", ""), (13, "failed", "PAYLOAD_X"),
+        (11, "reserved", ""),
+        (12, "reserved", ""),
+        (13, "failed", "PAYLOAD_X"),
     ]
     assert found[2].job.blame == "miner"
     await store.read(verify_chain)
@@ -76,9 +78,9 @@ async def test_claims_are_in_chain_order_and_bounded(store: Store) -> None:
     await record(store, *(submission(number) for number in (4, 2, 3, 1)))
     job = await store.read(load_job, submission(1).submission_id)
     fetching = await store.write(save, job, transition(job, JobState.FETCHING, job.token))
-    await store.write(save, fetching, transition(
-        fetching, JobState.RESERVED, fetching.token, not_before_ms=await _in_a_moment(store)
-    ))
+    await store.write(
+        save, fetching, transition(fetching, JobState.RESERVED, fetching.token, not_before_ms=await _in_a_moment(store))
+    )
     taken = await store.write(claim, JobState.RESERVED, JobState.FETCHING, BUDGET, 2)
     assert [entry.submission.block for entry in taken] == [12, 13]
     assert all(entry.job.token == 1 for entry in taken)
@@ -88,9 +90,11 @@ async def test_restart_recovers_and_unparks(store: Store) -> None:
     """After a restart interrupted jobs wait again and parked ones return when the worker build changed."""
     await record(store, submission(1), submission(2))
     first, second = await store.write(claim, JobState.RESERVED, JobState.FETCHING, BUDGET, 2)
-    await store.write(save, second.job, transition(
-        second.job, JobState.PARKED, second.job.token, parked_from="reserved", parked_on="old"
-    ))
+    await store.write(
+        save,
+        second.job,
+        transition(second.job, JobState.PARKED, second.job.token, parked_from="reserved", parked_on="old"),
+    )
     assert [job.state for job in await store.write(recover_all)] == [JobState.RESERVED]
     assert await store.write(unpark_all, "old") == []
     assert [job.state for job in await store.write(unpark_all, "new")] == [JobState.RESERVED]
@@ -101,8 +105,11 @@ async def test_restart_recovers_and_unparks(store: Store) -> None:
 async def test_earlier_twin_follows_chain_order(store: Store) -> None:
     """Only an earlier reveal of another hotkey with the same content is a twin; the earliest one is named."""
     ones = [
-        submission(1, content="x"), submission(2, hotkey=HOTKEY_B, content="x"),
-        submission(3, hotkey=HOTKEY_B, content="x"), submission(4, content="x"), submission(5, content="y"),
+        submission(1, content="x"),
+        submission(2, hotkey=HOTKEY_B, content="x"),
+        submission(3, hotkey=HOTKEY_B, content="x"),
+        submission(4, content="x"),
+        submission(5, content="y"),
     ]
     await record(store, *ones)
     twins = [await store.read(earlier_twin, one, "") for one in ones]
@@ -123,10 +130,19 @@ async def test_earlier_twin_by_fingerprint(store: Store) -> None:
 def attempt(number: int, **fields: object) -> AttemptRow:
     """Return a running attempt of submission `number`."""
     one = submission(number)
-    return AttemptRow(**{
-        "attempt_id": f"a{number}", "submission_id": one.submission_id, "role": "primary", "state": "running",
-        "content_hash": one.content_hash, "target_id": "t", "arena_digest": "arena", "incumbent": "", **fields,
-    })  # type: ignore[arg-type]
+    return AttemptRow(
+        **{
+            "attempt_id": f"a{number}",
+            "submission_id": one.submission_id,
+            "role": "primary",
+            "state": "running",
+            "content_hash": one.content_hash,
+            "target_id": "t",
+            "arena_digest": "arena",
+            "incumbent": "",
+            **fields,
+        }
+    )  # type: ignore[arg-type]
 
 
 async def test_attempts_are_sealed_and_graded_once(store: Store) -> None:
@@ -147,14 +163,16 @@ async def test_attempts_are_sealed_and_graded_once(store: Store) -> None:
 @pytest.mark.parametrize(
     ("outcome", "changes", "found"),
     [
-        ("FAIL", {}, True), ("PASS", {}, False), ("RETRY", {}, False), ("FAIL", {"hotkey": HOTKEY_B}, False),
-        ("FAIL", {"arena_digest": "other"}, False), ("FAIL", {"incumbent": "x"}, False),
+        ("FAIL", {}, True),
+        ("PASS", {}, False),
+        ("RETRY", {}, False),
+        ("FAIL", {"hotkey": HOTKEY_B}, False),
+        ("FAIL", {"arena_digest": "other"}, False),
+        ("FAIL", {"incumbent": "x"}, False),
         ("FAIL", {"content_hash": "x"}, False),
     ],
 )
-async def test_only_the_same_fail_is_replayed(
-    store: Store, outcome: str, changes: dict[str, str], found: bool
-) -> None:
+async def test_only_the_same_fail_is_replayed(store: Store, outcome: str, changes: dict[str, str], found: bool) -> None:
     """A FAIL is found again only for the same hotkey, bytes, arena and incumbent; a PASS never."""
     one = submission(1)
     await record(store, one)
@@ -168,8 +186,13 @@ def candidate(number: int, against: tuple[str, ...] = ()) -> Candidate:
     """Return a finished candidate for the target "t"."""
     one = submission(number)
     return Candidate(
-        submission_id=one.submission_id, order=FinalizedOrder(*one.order), target_id="t", members=("t",),
-        tree_digest="tree", speedup_ppm=1_100_000, measured_against=against,
+        submission_id=one.submission_id,
+        order=FinalizedOrder(*one.order),
+        target_id="t",
+        members=("t",),
+        tree_digest="tree",
+        speedup_ppm=1_100_000,
+        measured_against=against,
     )
 
 
@@ -183,7 +206,8 @@ async def test_new_crown_supersedes(store: Store) -> None:
     assert await store.read(crown_state) == second.state
     crowns = await store.read(all_crowns)
     assert [(crown.receipt_digest, crown.ended_by) for crown in crowns] == [
-        ("r1", submission(2).submission_id), ("", "")
+        ("r1", submission(2).submission_id),
+        ("", ""),
     ]
 
 

@@ -1,0 +1,346 @@
+"""Fetching and screening: transport retries bound to the committed hash, refusals, copies, and our own faults."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import pytest
+from sqlalchemy import select
+
+from config.canonical import sha256_hex
+from config.errors import HostError, IntakeError, NetworkError
+from config.settings import ChainSettings, IntakeSettings, QualifySettings, Settings
+from config.target_catalog import load_catalog
+from intake.content_hash import hash_files
+from intake.file_stream import encode_stream
+from intake.package import package_bytes
+from intake.publish import open_published
+from intake.screen import screen_archive
+from node.jobs import Job, JobState
+from node.services.context import NodeContext
+from node.services.fetching import FetchingService
+from node.services.intake import IntakeService
+from node.services.supervisor import cancel_all
+from node.store.engine import Store
+from node.store.events import verify_chain
+from node.store.evidence_rows import find_bundle
+from node.store.job_rows import entries, load_job
+from node.store.schema import fetches
+from node.store.submission_rows import Submission
+from qualify.intake_runner import ScreenedBundle
+from tests.node.support import HOTKEY_B, record, submission, until
+from tests.scoring.support import make_arena
+
+TARGET = "norm.rmsnorm"
+MANIFEST = """
+bundle_id = "{name}"
+abi_version = "cacheon-op-abi-v0"
+
+[competition]
+target = "{target}"
+mode = "slot"
+
+[[ops]]
+slot = "{target}"
+source = "kernel.py"
+entry = "run"
+dtypes = ["bfloat16"]
+"""
+KERNEL = "def run(x, weight, out):\n    out.copy_(x * {factor})\n"
+
+
+def bundle(name: str = "one", factor: int = 2, kernel: str = KERNEL, target: str = TARGET) -> dict[str, bytes]:
+    """Return the files of a small bundle."""
+    return {
+        "manifest.toml": MANIFEST.format(name=name, target=target).encode(),
+        "kernel.py": kernel.format(factor=factor).encode(),
+    }
+
+
+def committed(number: int, files: dict[str, bytes], **changes: object) -> Submission:
+    """Return a submission that commits to `files`."""
+    return msgspec.structs.replace(submission(number, **changes), content_hash=hash_files(files))  # type: ignore[arg-type]
+
+
+class Archive(NamedTuple):
+    """A fetched archive."""
+
+    data: bytes
+    archive_sha256: str
+
+
+class Host:
+    """A host that answers each URL with its list of answers, the last one for ever."""
+
+    def __init__(self) -> None:
+        self.answers: dict[str, list[bytes | Exception]] = {}
+        self.asked: list[str] = []
+
+    def serve(self, one: Submission, *answers: dict[str, bytes] | bytes | Exception) -> None:
+        """Answer for `one` with file tables (packed), raw bytes or errors."""
+        self.answers[one.url] = [package_bytes(a) if isinstance(a, dict) else a for a in answers]
+
+    async def fetch(self, url: str) -> Archive:
+        """Answer."""
+        self.asked.append(url)
+        answers = self.answers[url]
+        answer = answers.pop(0) if len(answers) > 1 else answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return Archive(answer, sha256_hex(answer))
+
+
+class Screener:
+    """The real screens without the sandbox, and faults on demand."""
+
+    def __init__(self) -> None:
+        self.faults: list[Exception] = []
+        self.runs = 0
+
+    def run(self, archive: Path, expected_hash: str) -> ScreenedBundle:
+        """Screen."""
+        self.runs += 1
+        if self.faults:
+            raise self.faults.pop()
+        screened = screen_archive(archive.read_bytes(), expected_hash)
+        return ScreenedBundle(screened.report, memoryview(b"".join(encode_stream(screened.files))))
+
+
+class World:
+    """The two services on a store."""
+
+    def __init__(self, store: Store) -> None:
+        settings = Settings(
+            chain=ChainSettings(poll_seconds=0.01),
+            qualify=QualifySettings(retry_base_seconds=0.0),
+            intake=IntakeSettings(transport_attempts=3, retry_base_seconds=0.0, retry_cap_seconds=0.0),
+        )
+        self.store, self.host, self.screener = store, Host(), Screener()
+        self.context = NodeContext(settings, store.layout, store, make_arena(), load_catalog(), "worker")
+
+    async def run(self, condition: Callable[[list[Job]], bool]) -> list[Job]:
+        """Run both services until `condition` holds of all jobs."""
+        services = (FetchingService(self.context, self.host), IntakeService(self.context, self.screener))
+        tasks = [asyncio.create_task(service.run()) for service in services]
+
+        async def reached() -> bool:
+            return condition(await self.jobs())
+
+        try:
+            await until(reached)
+            return await self.jobs()
+        finally:
+            await cancel_all(tasks)
+
+    async def jobs(self) -> list[Job]:
+        """Return all jobs in chain order."""
+        return [entry.job for entry in await self.store.read(entries)]
+
+    async def settle(self) -> list[Job]:
+        """Run until no job is on its way through intake."""
+        early = {JobState.RESERVED, JobState.FETCHING, JobState.READY, JobState.SCREENING}
+        return await self.run(lambda jobs: all(job.state not in early for job in jobs))
+
+    async def fetched(self, one: Submission) -> list[tuple[str, str]]:
+        """Return (code, seen hash) of every fetch of a submission."""
+        rows = await self.store.read(
+            lambda connection: connection.execute(
+                select(fetches.c.code, fetches.c.seen_hash).where(fetches.c.submission_id == one.submission_id)
+            ).all()
+        )
+        return [(row.code, row.seen_hash) for row in rows]
+
+
+@pytest.fixture
+def world(store: Store) -> World:
+    """A world."""
+    return World(store)
+
+
+async def test_good_bundle_is_published_and_queued(world: World) -> None:
+    """The committed bytes end up immutable in the store, their target and fingerprint known, the archive gone."""
+    files = bundle()
+    one = committed(1, files)
+    world.host.serve(one, files)
+    await record(world.store, one)
+    (job,) = await world.settle()
+    assert (job.state, job.target_id, job.code) == (JobState.QUEUED, TARGET, "")
+    assert job.fingerprint
+    row = await world.store.read(find_bundle, one.content_hash)
+    published = open_published(world.context.layout.bundles, one.content_hash)
+    assert row is not None
+    assert (row.path, row.report_path) == (str(published.tree), str(published.report_path))
+    assert list(world.context.layout.archives.iterdir()) == []
+    assert await world.fetched(one) == [("", one.content_hash)]
+
+
+async def test_host_may_heal(world: World) -> None:
+    """An error first, then other bytes, then the right ones: the bundle is accepted at the third attempt."""
+    files = bundle()
+    one = committed(1, files)
+    world.host.serve(one, NetworkError("FETCH_FAILED", "503"), bundle("other"), files)
+    await record(world.store, one)
+    (job,) = await world.settle()
+    assert (job.state, job.transport_failures) == (JobState.QUEUED, 2)
+    assert await world.fetched(one) == [
+        ("FETCH_FAILED", ""),
+        ("BUNDLE_HASH_MISMATCH", hash_files(bundle("other"))),
+        ("", one.content_hash),
+    ]
+
+
+async def test_other_bytes_are_never_accepted(world: World) -> None:
+    """A host that never serves the committed bytes makes its submission fail, with the hash that was seen."""
+    one, other = committed(1, bundle()), bundle("other")
+    world.host.serve(one, NetworkError("FETCH_FAILED", "503"), other)
+    await record(world.store, one)
+    (job,) = await world.settle()
+    assert (job.state, job.code, job.blame, job.seen_hash) == (
+        JobState.FAILED,
+        "BUNDLE_HASH_MISMATCH",
+        "miner",
+        hash_files(other),
+    )
+    assert len(await world.fetched(one)) == 3
+    assert not any(world.context.layout.bundles.iterdir())
+    await world.store.read(verify_chain)
+
+
+async def test_unreachable_host_fails_its_submission_only(world: World) -> None:
+    """Without an answer the submission fails as unavailable; a neighbour is not held up."""
+    gone, files = committed(1, bundle("gone")), bundle()
+    good = committed(2, files)
+    world.host.serve(gone, NetworkError("FETCH_FAILED", "no route"))
+    world.host.serve(good, files)
+    await record(world.store, gone, good)
+    jobs = await world.settle()
+    assert [(job.state, job.code) for job in jobs] == [
+        (JobState.FAILED, "BUNDLE_UNAVAILABLE"),
+        (JobState.QUEUED, ""),
+    ]
+    assert "no route" in jobs[0].detail
+
+
+async def test_garbage_counts_as_transport(world: World) -> None:
+    """Bytes that are no archive may be the host's fault: they are retried, and named when they persist."""
+    files = bundle()
+    healed, broken = committed(1, files), committed(2, bundle("two"))
+    world.host.serve(healed, b"<html>busy</html>", files)
+    world.host.serve(broken, b"<html>busy</html>")
+    await record(world.store, healed, broken)
+    jobs = await world.settle()
+    assert [(job.state, job.code) for job in jobs] == [(JobState.QUEUED, ""), (JobState.FAILED, "ARCHIVE_NOT_GZIP")]
+
+
+async def test_rule_breaking_bundle_fails_at_once(world: World) -> None:
+    """The committed bytes that break a rule fail without a second fetch, with file and line."""
+    files = bundle(kernel="import socket\n" + KERNEL)
+    one = committed(1, files)
+    world.host.serve(one, files)
+    await record(world.store, one)
+    (job,) = await world.settle()
+    assert (job.state, job.code, job.blame) == (JobState.FAILED, "SCAN_IMPORT", "miner")
+    assert job.detail.startswith("kernel.py:1:")
+    assert len(world.host.asked) == 1
+
+
+async def test_refused_url_is_not_retried(world: World) -> None:
+    """What the fetcher refuses for good is final at once."""
+    one = committed(1, bundle())
+    world.host.serve(one, IntakeError("FETCH_REFUSED", "too large"))
+    await record(world.store, one)
+    (job,) = await world.settle()
+    assert (job.state, job.code, len(world.host.asked)) == (JobState.FAILED, "FETCH_REFUSED", 1)
+
+
+async def test_copies_are_found_in_chain_order(world: World) -> None:
+    """Byte-identical and reformatted copies of another hotkey fail and name the original, whoever is fetched first."""
+    files = bundle()
+    reformatted = bundle("renamed", kernel="# mine\ndef run(x, weight, out):\n    out.copy_( (x) *{factor} )\n")
+    original = committed(1, files)
+    twin, disguised = committed(2, files, hotkey=HOTKEY_B), committed(3, reformatted, hotkey=HOTKEY_B)
+    for one, served in ((original, files), (twin, files), (disguised, reformatted)):
+        world.host.serve(one, served)
+    await record(world.store, original, twin, disguised)
+    jobs = await world.settle()
+    assert [job.code for job in jobs] == ["", "COPY_OF_EARLIER", "COPY_OF_EARLIER"]
+    assert {job.earlier_id for job in jobs[1:]} == {original.submission_id}
+
+
+async def test_own_resubmission_is_no_copy(world: World) -> None:
+    """The same hotkey may submit the same content again."""
+    files = bundle()
+    ones = [committed(1, files), committed(2, files)]
+    for one in ones:
+        world.host.serve(one, files)
+    await record(world.store, *ones)
+    assert [job.state for job in await world.settle()] == [JobState.QUEUED, JobState.QUEUED]
+
+
+async def test_sandbox_faults_are_ours(world: World) -> None:
+    """A failing sandbox never fails a submission: it is screened again, then parked."""
+    files = bundle()
+    one, two = committed(1, files), committed(2, bundle("two", 3))
+    world.host.serve(one, files)
+    world.host.serve(two, bundle("two", 3))
+    world.screener.faults = [HostError("SANDBOX_ZYGOTE_GONE", "gone")]
+    await record(world.store, one)
+    (job,) = await world.settle()
+    assert (job.state, world.screener.runs, len(world.host.asked)) == (JobState.QUEUED, 2, 1)
+    world.screener.faults = [RuntimeError("unforeseen") for _ in range(9)]
+    await record(world.store, two)
+    job = (await world.settle())[1]
+    assert (job.state, job.code, job.blame, job.parked_from) == (JobState.PARKED, "UNEXPECTED", "internal", "ready")
+
+
+async def test_lost_archive_is_fetched_again(world: World) -> None:
+    """An archive that vanished from disk costs one more fetch and nothing else."""
+    files = bundle()
+    one = committed(1, files)
+    world.host.serve(one, files)
+    await record(world.store, one)
+    fetching = FetchingService(world.context, world.host)
+    task = asyncio.create_task(fetching.run())
+
+    async def fetched() -> bool:
+        return (await world.store.read(load_job, one.submission_id)).state is JobState.READY
+
+    await until(fetched)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    world.context.layout.archive(one.submission_id).unlink()
+    (job,) = await world.settle()
+    assert (job.state, job.transport_failures, len(world.host.asked)) == (JobState.QUEUED, 0, 2)
+
+
+async def test_target_outside_the_arena_is_parked(world: World) -> None:
+    """A good bundle for a target that this arena does not measure waits for an arena that does."""
+    kernel = "def run(x, out):\n    out.copy_(x * {factor})\n"
+    files = bundle(target="activation.silu_and_mul", kernel=kernel)
+    one = committed(1, files)
+    world.host.serve(one, files)
+    await record(world.store, one)
+    (job,) = await world.settle()
+    assert (job.state, job.code, job.parked_from) == (JobState.PARKED, "TARGET_NOT_MEASURED", "queued")
+
+
+async def test_slow_host_holds_one_place_only(world: World) -> None:
+    """While one host never answers, other archives are fetched, and a stop waits for nobody."""
+    stuck, files = committed(1, bundle("stuck")), bundle()
+    good = committed(2, files)
+    world.host.serve(good, files)
+    answer = world.host.fetch
+
+    async def fetch(url: str) -> Archive:
+        if url == stuck.url:
+            await asyncio.Event().wait()
+        return await answer(url)
+
+    world.host.fetch = fetch  # type: ignore[method-assign]
+    await record(world.store, stuck, good)
+    jobs = await world.run(lambda jobs: jobs[1].state is JobState.QUEUED)
+    assert jobs[0].state is JobState.FETCHING

@@ -1,0 +1,194 @@
+"""Weights from crowns to the chain: one publication per epoch, with a receipt, whatever is restarted."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from sqlalchemy import Connection, func, select
+
+from chain.abi import Storage
+from chain.blocks import BlockRef
+from chain.client import ChainClient
+from chain.devnet.config import DevnetConfig
+from chain.devnet.genesis_document import Genesis, NeuronSpec, OwnerSpec
+from chain.devnet.server import Devnet
+from chain.publication_record import PublicationRecord
+from chain.wallet import address_of_seed, signer_of_seed
+from config.errors import InternalError
+from config.settings import ChainSettings, PublicationSettings, Settings
+from config.target_catalog import load_catalog
+from node.services.context import NodeContext
+from node.services.heads import HeadWatch
+from node.services.publication import PublicationService
+from node.services.receipts import ReceiptBook
+from node.status import read_status, weights_confirmed
+from node.store.crown_rows import crown_state, record_settlement
+from node.store.engine import Store
+from node.store.events import verify_chain
+from node.store.journal import StoreJournal, VectorRow, read_records
+from node.store.schema import vectors
+from scoring.dsse import verify
+from scoring.receipts import WeightsPredicate, read_predicate, recompute_weights
+from scoring.settle import Candidate, FinalizedOrder, incumbents, plan
+from tests.node.support import record, submission
+from tests.scoring.support import make_arena
+
+VALIDATOR, ANN, BOB, SINK = (address_of_seed(f"//{name}") for name in ("Validator", "Ann", "Bob", "Sink"))
+UIDS = {VALIDATOR: 0, ANN: 1, BOB: 2, SINK: 3}
+
+
+class World:
+    """A devnet whose blocks the test makes, and the publication service on a store."""
+
+    def __init__(self, store: Store, node: Devnet, client: ChainClient) -> None:
+        settings = Settings(
+            profile="devnet", chain=ChainSettings(netuid=2), publication=PublicationSettings(burn_hotkey=SINK)
+        )
+        self.store, self.node, self.client = store, node, client
+        self.context = NodeContext(settings, store.layout, store, make_arena(), load_catalog(), "worker")
+        self.receipts = ReceiptBook.open(store.layout)
+        self.service = self.restarted()
+
+    def restarted(self) -> PublicationService:
+        """Return the service as a new process would have it."""
+        return PublicationService(self.context, self.client, signer_of_seed("//Validator"), HeadWatch(), self.receipts)
+
+    def block(self, count: int = 1) -> BlockRef:
+        """Make blocks."""
+        for _ in range(count):
+            self.node.produce_block()
+        head = self.node.chain.head
+        return BlockRef(head.number, head.hash_hex)
+
+    async def step(self, blocks: int = 1) -> PublicationRecord | None:
+        """Make blocks, one step after each."""
+        result = None
+        for _ in range(blocks):
+            result = await self.service.step_once(self.block())
+        return result
+
+    async def crown(self, number: int, hotkey: str, target: str) -> None:
+        """Crown the `number`-th submission."""
+        one = submission(number, hotkey=hotkey)
+        one = msgspec.structs.replace(one, block=0)
+        await record(self.store, one)
+        state = await self.store.read(crown_state)
+        candidate = Candidate(
+            submission_id=one.submission_id,
+            order=FinalizedOrder(*one.order),
+            target_id=target,
+            members=(target,),
+            tree_digest="",
+            speedup_ppm=1_100_000,
+            measured_against=incumbents(state, (target,)),
+        )
+        await self.store.write(record_settlement, plan(state, [candidate]).events, {one.submission_id: "00" * 32})
+
+    async def row(self) -> dict[int, int]:
+        """Return the validator's weights row on chain."""
+        (row,) = await self.client.read(await self.client.head(), [(Storage.WEIGHTS, [2, 0])])
+        return {int(uid): int(value) for uid, value in row}
+
+    async def extrinsics(self) -> int:
+        """Return how many extrinsics of the validator the chain has included."""
+        return await self.client.account_nonce(VALIDATOR, await self.client.head())
+
+
+@pytest.fixture
+async def world(store: Store, tmp_path: Path) -> AsyncIterator[World]:
+    """A world with plain weights and a tempo of 10 blocks."""
+    neurons = tuple(
+        NeuronSpec(hotkey, address_of_seed(f"//cold{uid}"), permit=uid == 0) for hotkey, uid in UIDS.items()
+    )
+    owner = OwnerSpec(address_of_seed("//Owner"), address_of_seed("//Owner//cold"))
+    genesis = Genesis(netuid=2, tempo=10, commit_reveal=False, weights_rate_limit=2, owner=owner, neurons=neurons)
+    async with contextlib.AsyncExitStack() as stack:
+        node = await stack.enter_async_context(Devnet(DevnetConfig(port=0, manual=True, genesis=genesis)))
+        client = ChainClient([node.url], rpc_per_second=100_000, runtime_cache_dir=tmp_path / "cache")
+        await stack.enter_async_context(client)
+        made = World(store, node, client)
+        made.block()
+        yield made
+
+
+async def test_everything_burns_while_nothing_is_crowned(world: World) -> None:
+    """Before the first crown the whole vector goes to the burn hotkey."""
+    head = await world.step(3)
+    assert head is not None
+    assert head.status == "confirmed"
+    assert await world.row() == {UIDS[SINK]: 65_535}
+
+
+async def test_crowns_are_paid_from_the_next_epoch(world: World) -> None:
+    """A crown during an epoch that already had its publication is paid in the next one."""
+    await world.step(3)
+    await world.crown(1, ANN, "t1")
+    await world.step(2)
+    assert await world.extrinsics() == 1
+    await world.step(10)
+    assert await world.row() == {UIDS[ANN]: 65_535}
+    assert await world.extrinsics() == 2
+    assert weights_confirmed(read_status(world.store.layout.root))
+
+
+async def test_vector_has_a_receipt_that_recomputes(world: World) -> None:
+    """The published vector's signed receipt verifies and gives the same vector from its own inputs."""
+    await world.crown(1, ANN, "t1")
+    await world.crown(2, BOB, "t2")
+    await world.step(3)
+    (publication,) = read_status(world.store.layout.root).publications
+    statement = verify(Path(publication.receipt).read_bytes(), [world.receipts.public_key])
+    again = recompute_weights(read_predicate(statement, WeightsPredicate))
+    assert again.vector.digest == publication.digest
+    assert dict(again.vector.entries) == dict(publication.entries) == {ANN: 500_000, BOB: 500_000}
+
+
+async def test_restarts_publish_nothing_twice(world: World) -> None:
+    """A service made anew after every block leaves one extrinsic per epoch and an unbroken journal."""
+    await world.crown(1, ANN, "t1")
+    for _ in range(35):
+        world.service = world.restarted()
+        await world.step()
+    records = await world.store.read(read_records)
+    epochs = [one.epoch for one in records if one.status == "confirmed"]
+    assert epochs == sorted(set(epochs))
+    assert await world.extrinsics() == len({one.publication_id for one in records}) == len(epochs)
+    assert len(epochs) >= 3
+    await world.store.read(verify_chain)
+
+
+async def test_journal_refuses_what_does_not_follow(world: World) -> None:
+    """A record for another head is refused, and nothing of it is stored."""
+    await world.step(3)
+    journal = StoreJournal(world.store)
+    head = journal.head()
+    assert head is not None
+    with pytest.raises(InternalError) as caught:
+        journal.append(msgspec.structs.replace(head, reason="again"), None)
+    assert caught.value.code == "PUBLICATION_JOURNAL_MOVED"
+    assert journal.head() == head
+
+
+async def test_intent_needs_a_decided_vector(world: World) -> None:
+    """An intent and its vector are stored together or not at all."""
+    await world.step(3)
+    journal = StoreJournal(world.store)
+    head = journal.head()
+    assert head is not None
+    intent = msgspec.structs.replace(head, status="intent", publication_id="other")
+    with pytest.raises(InternalError) as caught:
+        journal.append(intent, None)
+    assert caught.value.code == "VECTOR_NOT_PROPOSED"
+    row = VectorRow("d" * 64, 1, ((ANN, 1_000_000),))
+    journal.propose(row, lambda: "")
+    with pytest.raises(InternalError):
+        journal.append(msgspec.structs.replace(intent, vector_digest=row.shares_digest), "not the head")
+
+    def count(connection: Connection) -> int | None:
+        return connection.scalar(select(func.count()).select_from(vectors))
+
+    assert await world.store.read(count) == 1

@@ -1,0 +1,58 @@
+"""The receipt key and the files of receipts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from config.canonical import sha256_hex
+from config.errors import HostError
+from node.services.receipts import ReceiptBook
+from node.store.layout import StateLayout
+from scoring.dsse import STATEMENT_TYPE, Statement, Subject, verify
+
+STATEMENT = Statement(STATEMENT_TYPE, (Subject("bundle", {"sha256": "0" * 64}),), "urn:test", {"number": 1})
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> StateLayout:
+    """A state folder."""
+    made = StateLayout.at(tmp_path / "state")
+    made.create()
+    return made
+
+
+def test_key_is_private_and_kept(layout: StateLayout) -> None:
+    """The key is made once, readable by its owner only, and used again by the next start."""
+    first = ReceiptBook.open(layout)
+    assert layout.receipt_key.stat().st_mode & 0o777 == 0o600
+    assert layout.keys.stat().st_mode & 0o777 == 0o700
+    assert ReceiptBook.open(layout).public_key == first.public_key
+    assert (layout.keys / "receipt.pub").read_text().strip() == first.public_key.hex()
+
+
+def test_receipts_verify_and_are_stored_once(layout: StateLayout) -> None:
+    """A receipt lies under the digest of its bytes, verifies under the key, and signing again changes nothing."""
+    book = ReceiptBook.open(layout)
+    digest = book.sign(STATEMENT)
+    assert book.sign(STATEMENT) == digest
+    data = book.path(digest).read_bytes()
+    assert sha256_hex(data) == digest
+    assert verify(data, [book.public_key]) == STATEMENT
+    assert len(list(layout.receipts.iterdir())) == 1
+
+
+@pytest.mark.parametrize("fault", ["open", "short", "noise"])
+def test_unusable_key_is_refused_not_replaced(layout: StateLayout, fault: str) -> None:
+    """A key that others can read, or that is damaged, is an error; the file stays as it is."""
+    ReceiptBook.open(layout)
+    if fault == "open":
+        layout.receipt_key.chmod(0o640)
+    else:
+        layout.receipt_key.write_text("ab" if fault == "short" else "no key")
+    before = layout.receipt_key.read_bytes()
+    with pytest.raises(HostError) as caught:
+        ReceiptBook.open(layout)
+    assert caught.value.code == "RECEIPT_KEY_UNUSABLE"
+    assert layout.receipt_key.read_bytes() == before

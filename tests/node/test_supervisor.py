@@ -1,0 +1,78 @@
+"""The supervisor: one service's crash is its own affair."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from sqlalchemy import Connection, select
+
+from config.errors import NetworkError
+from config.settings import Settings
+from config.target_catalog import load_catalog
+from node.services import supervisor
+from node.services.context import NodeContext
+from node.services.supervisor import supervise_all
+from node.store.engine import Store
+from node.store.schema import events
+from tests.scoring.support import make_arena
+
+
+class Crashing:
+    """A service that raises on its first runs and then works."""
+
+    name = "crashing"
+
+    def __init__(self, *errors: Exception) -> None:
+        self.errors = list(errors)
+        self.working = asyncio.Event()
+        self.cancelled = False
+
+    async def run(self) -> None:
+        """Crash, or work until cancelled."""
+        if self.errors:
+            raise self.errors.pop(0)
+        self.working.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.cancelled = True
+
+
+@pytest.fixture
+def context(store: Store, monkeypatch: pytest.MonkeyPatch) -> NodeContext:
+    """A context, and no waiting between restarts."""
+    monkeypatch.setattr(supervisor, "_BACKOFF_BASE_SECONDS", 0.0)
+    return NodeContext(Settings(), store.layout, store, make_arena(), load_catalog(), "worker")
+
+
+async def test_crashing_service_restarts_and_others_go_on(context: NodeContext) -> None:
+    """A service that raises is started again, a neighbour never stops, and both end when the node stops."""
+    crashing, steady = Crashing(ValueError("a"), RuntimeError("b")), Crashing()
+    task = asyncio.create_task(supervise_all(context, [crashing, steady]))
+    await crashing.working.wait()
+    await steady.working.wait()
+    assert not steady.cancelled
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert crashing.cancelled
+    assert steady.cancelled
+    assert await _faults(context) == 2
+
+
+async def test_unreachable_upstream_is_no_internal_error(context: NodeContext) -> None:
+    """A chain that cannot be reached is waited for without filling the ledger."""
+    waiting = Crashing(NetworkError("CHAIN_UNREACHABLE", "down"), NetworkError("CHAIN_TIMEOUT", "slow"))
+    task = asyncio.create_task(supervise_all(context, [waiting]))
+    await waiting.working.wait()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert await _faults(context) == 0
+
+
+async def _faults(context: NodeContext) -> int:
+    def count(connection: Connection) -> int:
+        return len(connection.execute(select(events).where(events.c.kind == "error.internal")).all())
+
+    return await context.store.read(count)
