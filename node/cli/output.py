@@ -121,3 +121,11 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: str |
     for row in rows:
         result.add_row(*(Text(cell) for cell in row))
     return result
+
+
+def facts(console: Console, pairs: Iterable[tuple[str, str]]) -> None:
+    """Print one line per (name, value), names aligned; values are never cut or read as markup."""
+    rows = list(pairs)
+    width = max((len(name) for name, _ in rows), default=0)
+    for name, value in rows:
+        console.print(f"{name:{width}s}  {value}", markup=False, soft_wrap=True)

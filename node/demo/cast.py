@@ -41,7 +41,7 @@ CAST: tuple[Player, ...] = (
     Player(3, "silu_wrong", "numerically wrong", ("WRONG_OUTPUT",)),
     Player(4, "silu_late", "returns early, fills its output later", ("LATE_WRITE", "WRONG_OUTPUT")),
     # revealed after the original, so that chain order decides who was first
-    Player(5, "silu_copy", "a copy of miner 1's kernel", ("COPY",), follows=1, reveal_delay=10),
+    Player(5, "silu_copy", "a copy of miner 1's kernel", ("COPY_OF_EARLIER",), follows=1, reveal_delay=10),
     Player(
         6, "rmsnorm_fast", "its host never serves the promised bytes", ("BUNDLE_HASH_MISMATCH",), hosting=Hosting.BROKEN
     ),

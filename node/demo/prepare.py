@@ -10,19 +10,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
-from intake.package import package_bundle
 
 import node
 from chain.devnet.genesis_document import Genesis, NeuronSpec, OwnerSpec
 from chain.wallet import WalletFiles, create_wallet
 from config.errors import HostError
 from intake.content_hash import hash_tree
+from intake.package import package_bundle
 from node.demo.archive_host import ArchiveHost
 from node.demo.cast import CAST, DECOY, OWNER_WALLET, VALIDATOR_WALLET, Hosting
 from node.demo.place import Place, write_atomically
 from node.demo.settings_file import HOTKEY, NETUID
 
-TEMPO_BLOCKS = 40
+TEMPO_BLOCKS = 24
 VALIDATOR_STAKE_TAO = 10_000
 PURSE_TAO = 100
 

@@ -209,9 +209,9 @@ def check_ledger(place: Place) -> None:
 
 
 def check_publications(place: Place) -> None:
-    """No epoch has two weight submissions, neither in the journal nor on the chain, and the two agree."""
-    journal = Counter(one.epoch for one in read_status(place.node_state).publications if one.included_block is not None)
-    assert max(journal.values()) == 1, journal
+    """No epoch has two weight submissions, in the journal or on the chain, and the chain has none without an intent."""
+    intents = Counter(one.epoch for one in read_status(place.node_state).publications)
+    assert set(intents.values()) == {1}, intents
     command = [sys.executable, "-m", "node.cli.main", "devnet", "--port", "0", "--block-time", "3600"]
     command += ["--state", str(place.chain_state), "--genesis", str(place.genesis)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as chain:
@@ -220,7 +220,8 @@ def check_publications(place: Place) -> None:
             on_chain = asyncio.run(publications_by_epoch(chain.stdout.readline().strip()))
         finally:
             chain.terminate()
-    assert on_chain == journal
+    assert set(on_chain.values()) == {1}, on_chain
+    assert sum(on_chain.values()) <= sum(intents.values())
 
 
 async def publications_by_epoch(endpoint: str) -> Counter[int]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from node.cli.actions.regrade import bound_text
-from node.cli.output import Output, table
+from node.cli.output import Output, facts, table
 from node.cli.resolve import resolve_state
-from node.status import NodeStatus, SubmissionStatus, read_status
+from node.status import CrownStatus, NodeStatus, SubmissionStatus, read_status
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -22,22 +22,22 @@ def run(config: str | None, state: str | None, *, as_json: bool) -> None:
 def _show(console: Console, status: NodeStatus) -> None:
     running = f"running, pid {status.running_pid}" if status.running_pid else "not running"
     counts = ", ".join(f"{count} {state}" for state, count in sorted(status.counts.items()) if count) or "none yet"
-    facts = [
+    rows = [
         ("node", f"{running}; state in {status.state_dir}"),
         ("chain", f"subnet {status.netuid}, read to block {status.cursor_block}"),
         ("submissions", counts),
         ("weights", _publication_text(status)),
     ]
     if status.waived:
-        facts.append(("waived isolation", ", ".join(status.waived)))
-    for name, text in facts:
-        console.print(f"{name:16s} {text}", markup=False, soft_wrap=True)
+        rows.append(("waived isolation", ", ".join(status.waived)))
+    rows += [(f"crown of {crown.target_id}", _crown_text(crown)) for crown in status.crowns if crown.live]
+    facts(console, rows)
     if status.submissions:
         console.print(table(("block", "hotkey", "target", "state", "code", "blame", "bound"), _rows(status)))
-    for crown in status.crowns:
-        if crown.live:
-            gain = bound_text(crown.speedup_ppm, 0)
-            console.print(f"crown            {crown.target_id}: {crown.hotkey}, {gain}", markup=False, soft_wrap=True)
+
+
+def _crown_text(crown: CrownStatus) -> str:
+    return f"{crown.hotkey}, {bound_text(crown.speedup_ppm, 0)}"
 
 
 def _publication_text(status: NodeStatus) -> str:
@@ -64,6 +64,6 @@ def _rows(status: NodeStatus) -> list[tuple[str, ...]]:
 
 def _bound(submission: SubmissionStatus) -> str:
     graded = [attempt for attempt in submission.attempts if attempt.state == "graded"]
-    if submission.speedup_ppm or not graded:
-        return bound_text(submission.speedup_ppm, 0)
-    return bound_text(graded[-1].lower_ppm, graded[-1].upper_ppm)
+    lower, upper = (graded[-1].lower_ppm, graded[-1].upper_ppm) if graded else (0, 0)
+    words = bound_text(submission.speedup_ppm or lower, upper)
+    return words.replace("at least ", ">= ").replace("at most ", "<= ")

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
-from intake.package import PackagedBundle, package_bundle
 
 from config.errors import ConfigurationError
 from intake.content_hash import hash_tree
+from intake.package import PackagedBundle, package_bundle
 from node.cli.miner import bundle_folder
-from node.cli.output import Output, table
+from node.cli.output import Output, facts, table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -63,6 +63,6 @@ def package(folder: Path, target: Path) -> PackagedBundle:
 
 
 def _show(console: Console, result: Packaged) -> None:
-    console.print(f"content hash  {result.content_hash}", markup=False, soft_wrap=True)
-    console.print(f"archive       {result.archive} ({result.archive_bytes} bytes)", markup=False, soft_wrap=True)
+    archive = f"{result.archive} ({result.archive_bytes} bytes)"
+    facts(console, [("content hash", result.content_hash), ("archive", archive)])
     console.print(table(("file under the hash", "bytes"), [(file.path, str(file.size)) for file in result.files]))

@@ -9,7 +9,7 @@ import msgspec
 
 from config.canonical import canonical_json, is_digest, sha256_hex
 from config.errors import ConfigurationError, NotFoundError
-from node.cli.output import Output
+from node.cli.output import Output, facts
 from scoring.dsse import Statement, verify
 from scoring.receipts import (
     CROWN_V1,
@@ -75,6 +75,5 @@ def _subject(statement: Statement) -> str:
 
 def _show(console: Console, result: Verified) -> None:
     console.print("signature good", style="green")
-    console.print(f"kind     {result.kind}", markup=False, soft_wrap=True)
-    console.print(f"subject  {result.subject}", markup=False, soft_wrap=True)
-    console.print(f"says     {canonical_json(result.predicate).decode()}", markup=False, soft_wrap=True)
+    said = canonical_json(result.predicate).decode()
+    facts(console, [("kind", result.kind), ("subject", result.subject), ("says", said)])

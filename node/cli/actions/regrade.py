@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
-from scoring.grade import grade
 
 from config.arena import load_arena
 from config.canonical import is_digest
 from config.errors import ConfigurationError, ExitCode, GradeError, NotFoundError
 from config.limits import EVIDENCE
-from node.cli.output import Output, table
+from node.cli.output import Output, facts
 from node.cli.resolve import resolve_state
 from scoring.attempt import attempt_digest, read_attempt
+from scoring.grade import grade
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -119,7 +119,7 @@ def _show(console: Console, result: Regraded) -> None:
         ("attempt", f"{result.attempt_id} ({result.role})"),
         ("digest", result.digest),
     ]
-    console.print(table(("", ""), rows))
+    facts(console, rows)
 
 
 def bound_text(lower_ppm: int, upper_ppm: int) -> str:

@@ -10,7 +10,7 @@ import msgspec
 from config.settings import Settings
 from node.cli.miner import Prepared, bundle_folder, commit, prepare, submission_id
 from node.cli.options import ChainChoice
-from node.cli.output import Output
+from node.cli.output import Output, facts
 from node.cli.resolve import resolve
 
 if TYPE_CHECKING:
@@ -83,17 +83,20 @@ async def _submit(settings: Settings, prepared: Prepared, reveal_in_blocks: int)
 
 
 def _show_plan(console: Console, planned: DryRun) -> None:
-    console.print(f"content hash  {planned.content_hash}", markup=False, soft_wrap=True)
-    console.print(f"payload       {planned.payload}", markup=False, soft_wrap=True)
-    console.print(f"bytes         {planned.payload_bytes}", markup=False, soft_wrap=True)
+    rows = [
+        ("content hash", planned.content_hash),
+        ("payload", planned.payload),
+        ("bytes", str(planned.payload_bytes)),
+    ]
+    facts(console, rows)
 
 
 def _show(console: Console, submitted: Submitted) -> None:
-    for name, value in (
+    rows = [
         ("id", submitted.id),
         ("content hash", submitted.content_hash),
         ("committed in", f"block {submitted.block}"),
         ("opens about", f"block {submitted.reveal_block} (beacon round {submitted.reveal_round})"),
         ("extrinsic", submitted.extrinsic_hash),
-    ):
-        console.print(f"{name:13s} {value}", markup=False, soft_wrap=True)
+    ]
+    facts(console, rows)
