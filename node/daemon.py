@@ -83,6 +83,7 @@ async def _serve(settings: Settings, ready: asyncio.Event | None) -> None:
         receipts = await asyncio.to_thread(ReceiptBook.open, layout)
         screener = IntakeRunner(waive=settings.sandbox.waive)
         parts.push_async_callback(asyncio.to_thread, screener.close)
+        await asyncio.to_thread(selfcheck.check_sandbox, screener)
         client = ChainClient.from_settings(settings.chain, runtime_cache_dir=layout.runtime_cache)
         parts.push_async_callback(client.close)
         chain = await selfcheck.check_chain(settings, client, signer)

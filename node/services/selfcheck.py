@@ -17,9 +17,10 @@ from chain.metagraph import read_metagraph
 from chain.signer import Signer
 from chain.wallet import load_hotkey, require_registered
 from config.arena import Arena, load_arena
-from config.errors import ConfigurationError, HostError
+from config.errors import ConfigurationError, HostError, IntakeError
 from config.settings import Settings
 from config.target_catalog import TargetCatalog
+from qualify.intake_runner import IntakeRunner
 
 
 class ChainReady(msgspec.Struct, frozen=True):
@@ -76,6 +77,17 @@ async def check_chain(settings: Settings, client: ChainClient, signer: Signer) -
     await client.require_subnet(netuid, head)
     require_registered(await read_metagraph(client, netuid, head), signer.ss58_address)
     return ChainReady(identity.genesis_hash, identity.spec_version, head, signer.ss58_address)
+
+
+def check_sandbox(runner: IntakeRunner) -> None:
+    """Screen bytes that are no archive: the refusal must come out of a sandboxed child.
+
+    Raises `HostError` (SANDBOX_LAYER_MISSING and others of `qualify.sandbox`) and `InternalError` when none can run.
+    """
+    try:
+        runner.run(b"no archive", "0" * 64)
+    except IntakeError:
+        return  # the child lived, looked and said no
 
 
 def check_wallet(settings: Settings) -> Signer:
