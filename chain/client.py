@@ -2,11 +2,14 @@
 
 Invariants
 1. One process owns one `ChainClient`; one client owns at most one websocket. Tasks of one event loop share it.
-2. Every call has a deadline. A call that misses it drops the connection, because a half-dead socket answers nobody; the
-   next call dials again, beginning with the next endpoint.
-3. State is read at a `BlockRef`, by hash. Nothing here reads "now" except the two heads and the account's next nonce.
-4. Errors of the SDK do not leave: see `chain.sdk.translate`.
-5. Submitting returns what is known: accepted, refused, or unknown. "Connection lost" is unknown, never failed.
+2. Every call has a deadline. A call that misses it drops the connection, because a half-dead socket answers nobody; so
+   does an answer that cannot be used, if another endpoint may have a better one. The next call dials again, beginning
+   with the next endpoint.
+3. Dialling is one task that all callers wait for. It ends with a connection or moves to the next endpoint once, however
+   many callers wait and whichever of them give up meanwhile.
+4. State is read at a `BlockRef`, by hash. Nothing here reads "now" except the two heads and the account's next nonce.
+5. Errors of the SDK do not leave: see `chain.sdk.translate`.
+6. Submitting returns what is known: accepted, refused, or unknown. "Connection lost" is unknown, never failed.
 """
 
 from __future__ import annotations
@@ -25,13 +28,16 @@ from chain.blocks import BlockRef, Header
 from chain.codec import StorageRead, decode_events, decode_value, runtime_names, storage_key
 from chain.events import ChainEvent, ExtrinsicOutcome, outcome_of
 from chain.rpc import PoolAnswer, all_keys, extrinsic_hash_of, raw_values, refusal
-from chain.sdk import SdkConnection, translate, unreachable
+from chain.sdk import GenesisPin, SdkConnection, translate, unreachable
 from chain.signer import Signer
 from config.errors import ChainError, NetworkError
 from config.settings import ChainSettings
 
 T = TypeVar("T")
 _HEADERS_KEPT = 1024
+_ASK_ANOTHER = frozenset(
+    {"CHAIN_STATE_PRUNED", "CHAIN_BLOCK_UNKNOWN", "CHAIN_DECODE_FAILED", "CHAIN_RATE_LIMITED"}
+)  # answers of one endpoint that the next one may improve on
 
 
 class ChainIdentity(msgspec.Struct, frozen=True):
@@ -71,7 +77,8 @@ class ChainClient:
         self._rpc_per_second = rpc_per_second
         self._runtime_cache_dir = runtime_cache_dir
         self._connection: SdkConnection | None = None
-        self._opening = asyncio.Lock()
+        self._dialling: asyncio.Task[SdkConnection] | None = None
+        self._pin = GenesisPin()
         self._past_frames = 0
         self._headers: dict[str, Header] = {}
 
@@ -94,10 +101,11 @@ class ChainClient:
 
     async def close(self) -> None:
         """Disconnect; a later call connects again."""
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            self._past_frames += connection.frames_sent
-            await connection.close()
+        dialling, self._dialling = self._dialling, None
+        if dialling is not None:
+            dialling.cancel()
+            await asyncio.wait([dialling])
+        await self._disconnect()
 
     async def __aenter__(self) -> Self:
         await self.open()
@@ -356,15 +364,39 @@ class ChainClient:
         return header
 
     async def _connected(self) -> SdkConnection:
-        async with self._opening:
-            if self._connection is None:
-                if self._runtime_cache_dir is not None:
-                    # The SDK takes the place of its metadata cache from the environment only.
-                    os.environ["BITTENSOR_RUNTIME_CACHE_DIR"] = str(self._runtime_cache_dir)
-                self._connection = await SdkConnection.open(
-                    self._endpoints, rpc_per_second=self._rpc_per_second, response_timeout=self.request_timeout
-                )
-            return self._connection
+        while self._connection is None:
+            if self._dialling is None:
+                self._dialling = asyncio.create_task(self._dial())
+                self._dialling.add_done_callback(self._dialled)
+            dialling = self._dialling
+            await asyncio.wait([dialling])  # unlike awaiting it: a caller that gives up does not end it for the others
+            if dialling.cancelled():
+                raise unreachable("because the client was closed meanwhile")
+            dialling.result()
+        return self._connection
+
+    async def _dial(self) -> SdkConnection:
+        if self._runtime_cache_dir is not None:
+            # The SDK takes the place of its metadata cache from the environment only.
+            os.environ["BITTENSOR_RUNTIME_CACHE_DIR"] = str(self._runtime_cache_dir)
+        opening = SdkConnection.open(
+            self._endpoints,
+            rpc_per_second=self._rpc_per_second,
+            response_timeout=self.request_timeout,
+            pin=self._pin,
+        )
+        return await asyncio.wait_for(opening, self.request_timeout)
+
+    def _dialled(self, task: asyncio.Task[SdkConnection]) -> None:
+        if self._dialling is task:
+            self._dialling = None
+        if not task.cancelled() and task.exception() is None:
+            self._connection = task.result()
+        else:
+            self._next_endpoint()
+
+    def _next_endpoint(self) -> None:
+        self._endpoints.append(self._endpoints.pop(0))
 
     async def _call(self, doing: str, ask: Callable[[SdkConnection], Awaitable[T]]) -> T:
         connection: SdkConnection | None = None
@@ -386,15 +418,21 @@ class ChainClient:
         except Exception as error:
             # The edge of the room: the SDK and its codec raise errors of many families.
             ours = translate(error, doing)
-            if ours.code == "CHAIN_UNREACHABLE":
+            if ours.code == "CHAIN_UNREACHABLE" or (ours.code in _ASK_ANOTHER and len(self._endpoints) > 1):
                 await self._drop(connection)
             raise ours from error
 
     async def _drop(self, connection: SdkConnection | None) -> None:
         # Another task may have dropped this very connection and dialled again already: leave the new one alone.
-        if connection is None or connection is self._connection:
-            self._endpoints.append(self._endpoints.pop(0))
-            await self.close()
+        if connection is not None and connection is self._connection:
+            self._next_endpoint()
+            await self._disconnect()
+
+    async def _disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            self._past_frames += connection.frames_sent
+            await connection.close()
 
 
 async def _nothing(_: SdkConnection) -> None:
