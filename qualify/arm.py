@@ -30,7 +30,7 @@ from qualify.protocol import (
     decode_call,
     encode_reply,
 )
-from qualify.slots.base import DTYPES, Slot
+from qualify.slots.base import DTYPES, STOCK_ROOT, Slot
 from qualify.slots.registry import find_slot
 
 Entry = Callable[..., Any]
@@ -42,6 +42,8 @@ for _dtype in DTYPES.values():
     torch.mm(torch.exp(_probe), _probe)
 del _dtype, _probe
 
+_RESERVE_BLOCK, _RESERVE_BLOCKS = 31 << 20, 4
+_MADV_HUGEPAGE = 14
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of the C library's mallopt(3)
 
 
@@ -78,19 +80,26 @@ def _keep_freed_memory() -> None:
     libc = ctypes.CDLL(None)
     libc.mallopt(_M_MMAP_THRESHOLD, 32 << 20)  # the largest value the allocator takes
     libc.mallopt(_M_TRIM_THRESHOLD, (1 << 31) - 1)
+    libc.malloc.restype = ctypes.c_void_p
+    blocks = [libc.malloc(_RESERVE_BLOCK) for _ in range(_RESERVE_BLOCKS)]
+    for block in blocks:
+        aligned = -(-block // 4096) * 4096
+        libc.madvise(ctypes.c_void_p(aligned), ctypes.c_size_t(_RESERVE_BLOCK - 4096), _MADV_HUGEPAGE)
+        ctypes.memset(block, 0, _RESERVE_BLOCK)
+    for block in blocks:
+        libc.free(ctypes.c_void_p(block))
 
 
 def _load(plan: ArmPlan, slot: Slot) -> list[Entry]:
     loaders: dict[str, BundleLoader] = {}
     entries: list[Entry] = []
     for implementation in plan.implementations:
+        root, source, entry = implementation.root, implementation.source, implementation.entry
         if implementation.is_stock:
-            entries.append(slot.stock)
-            continue
-        root = implementation.root
+            root, (source, entry) = str(STOCK_ROOT), slot.stock
         if root not in loaders:
             loaders[root] = BundleLoader(root, f"cacheon_bundle_{len(loaders)}")
-        entries.append(loaders[root].entry(implementation.source, implementation.entry))
+        entries.append(loaders[root].entry(source, entry))
     return entries
 
 

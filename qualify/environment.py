@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import gc
 import os
 import platform
+import socket
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -15,6 +18,8 @@ import torch
 from config.canonical import sha256_hex
 from config.errors import HostError
 from scoring.attempt import Environment
+
+_TURN_SECONDS = 0.05  # how often a waiting attempt asks whether it is its turn
 
 
 def load_average() -> str:
@@ -61,6 +66,30 @@ def choose_core(wanted: Sequence[int]) -> int:
             hint="set qualify.arm_cores to cores of this machine, or leave it empty",
         )
     return core
+
+
+@contextlib.contextmanager
+def exclusive(core: int, patience_seconds: float = 900.0) -> Iterator[None]:
+    """Keep every other attempt of this machine away from `core` while the block runs, waiting for our turn.
+
+    Two measurements on one core would only time each other. The lock is a name that the kernel drops with its holder,
+    so a killed attempt never leaves it behind. Raises `HostError` (ARM_CORE_BUSY) when the turn does not come.
+    """
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as lock:
+        until = time.monotonic() + patience_seconds
+        while True:
+            try:
+                lock.bind(f"\0cacheon-arm-core-{core}")
+                break
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE or time.monotonic() > until:
+                    raise HostError(
+                        "ARM_CORE_BUSY",
+                        f"core {core} has been in use by other attempts for {patience_seconds:.0f} s",
+                        hint="give every node on this machine its own qualify.arm_cores",
+                    ) from error
+            time.sleep(_TURN_SECONDS)
+        yield
 
 
 @contextlib.contextmanager

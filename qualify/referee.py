@@ -100,9 +100,15 @@ def run_attempt(request: AttemptRequest, emit: Emit, fork_server: Zygote | None 
     `fork_server` is a running one started with `PRELOAD`, when the caller has it; else one is started for this attempt.
     Raises `ConfigurationError` for a request this build cannot serve and `HostError` for a machine that is not fit.
     """
-    started_unix_ns, epoch_ns = time.time_ns(), time.monotonic_ns()
     docket = _open(request)
     core = environment.choose_core(request.arm_cores)
+    with environment.exclusive(core):
+        return _run(docket, core, emit, fork_server)
+
+
+def _run(docket: _Docket, core: int, emit: Emit, fork_server: Zygote | None) -> Attempt:
+    request = docket.request
+    started_unix_ns, epoch_ns = time.time_ns(), time.monotonic_ns()
     load_before = environment.load_average()
     seed = secrets.token_bytes(sealing.SEED_BYTES)
     commitment = sealing.commitment(seed, request.attempt_id)

@@ -14,9 +14,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar, Literal
 
 import torch
+
+STOCK_ROOT = Path(__file__).resolve().parent / "stock"
 
 Dimensions = Mapping[str, int]
 Tensors = Mapping[str, torch.Tensor]
@@ -58,6 +61,7 @@ class Slot(ABC):
 
     id: ClassVar[str]
     arguments: ClassVar[tuple[Argument, ...]]
+    stock: ClassVar[tuple[str, str]]  # file below `STOCK_ROOT` and entry of what an engine runs today
     dimensions: ClassVar[tuple[str, ...]]  # names of the extents, in the order the control channel carries them
     count_dimensions: ClassVar[tuple[str, ...]] = ("num_tokens",)  # extents that hidden shapes jitter
     row_inputs: ClassVar[frozenset[str]] = frozenset()  # inputs of which row i alone decides row i of every output
@@ -70,10 +74,6 @@ class Slot(ABC):
     @abstractmethod
     def descriptor(self, dimensions: Dimensions) -> dict[str, int | str]:
         """Return what the live call reports about its extents, in the public capability vocabulary."""
-
-    @abstractmethod
-    def stock(self, *arguments: torch.Tensor | float) -> None:
-        """Run what an engine runs today: the best straightforward torch form, writing the outputs."""
 
     @abstractmethod
     def reference(

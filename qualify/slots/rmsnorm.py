@@ -7,7 +7,7 @@ out = x * rsqrt(mean(x^2, last axis) + eps) * weight, rounded once to the dtype 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar, cast
+from typing import ClassVar
 
 import torch
 
@@ -26,6 +26,7 @@ class RmsNorm(Slot):
         Argument("out", "output"),
         Argument("eps", "scalar"),
     )
+    stock: ClassVar[tuple[str, str]] = ("rmsnorm.py", "rmsnorm")
     dimensions: ClassVar[tuple[str, ...]] = ("num_tokens", "hidden_dim")
     row_inputs: ClassVar[frozenset[str]] = frozenset({"x"})
     catalog_shapes: ClassVar[tuple[Mapping[str, int], ...]] = (
@@ -48,12 +49,6 @@ class RmsNorm(Slot):
 
     def scalars(self) -> dict[str, float]:
         return {"eps": EPSILON}
-
-    def stock(self, *arguments: torch.Tensor | float) -> None:
-        x, weight, out, eps = cast("tuple[torch.Tensor, torch.Tensor, torch.Tensor, float]", arguments)
-        wide = x.float()
-        variance = wide.pow(2).mean(-1, keepdim=True)
-        torch.mul((wide * torch.rsqrt(variance + eps)).to(x.dtype), weight, out=out)
 
     def reference(
         self, inputs: Tensors, scalars: Mapping[str, float], precision: torch.dtype

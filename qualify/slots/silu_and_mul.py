@@ -7,10 +7,9 @@ axis; silu is evaluated in float32 or wider and both factors are rounded to the 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar, cast
+from typing import ClassVar
 
 import torch
-from torch.nn import functional
 
 from qualify.slots.base import Argument, Dimensions, Slot, Tensors
 
@@ -20,6 +19,7 @@ class SiluAndMul(Slot):
 
     id: ClassVar[str] = "activation.silu_and_mul"
     arguments: ClassVar[tuple[Argument, ...]] = (Argument("x", "input"), Argument("out", "output"))
+    stock: ClassVar[tuple[str, str]] = ("silu_and_mul.py", "silu_and_mul")
     dimensions: ClassVar[tuple[str, ...]] = ("num_tokens", "d")
     row_inputs: ClassVar[frozenset[str]] = frozenset({"x"})
     catalog_shapes: ClassVar[tuple[Mapping[str, int], ...]] = (
@@ -39,12 +39,6 @@ class SiluAndMul(Slot):
             "last_dim": 2 * dimensions["d"],
             "intermediate_dim": dimensions["d"],
         }
-
-    def stock(self, *arguments: torch.Tensor | float) -> None:
-        x, out = cast("tuple[torch.Tensor, torch.Tensor]", arguments)
-        width = x.shape[-1] // 2
-        gate = functional.silu(x[..., :width].float()).to(x.dtype)
-        torch.mul(gate, x[..., width:], out=out)
 
     def reference(
         self,
