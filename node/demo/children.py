@@ -77,8 +77,11 @@ class Child:
 
 
 @asynccontextmanager
-async def running(name: str, arguments: Sequence[str], log: Path) -> AsyncIterator[Child]:
-    """Run `cacheon ARGUMENTS...` for the length of the block. `name` is how it is called in messages."""
+async def running(name: str, arguments: Sequence[str], log: Path, keep: Sequence[int] = ()) -> AsyncIterator[Child]:
+    """Run `cacheon ARGUMENTS...` for the length of the block.
+
+    `name` is how it is called in messages; the descriptors in `keep` stay open in it.
+    """
     command = [sys.executable, "-m", "node.cli.main", *arguments]
     # settings come from the demo's own files alone: a CACHEON_ variable of the caller would override them
     environment = {key: text for key, text in os.environ.items() if not key.startswith("CACHEON_")}
@@ -93,6 +96,8 @@ async def running(name: str, arguments: Sequence[str], log: Path) -> AsyncIterat
             stdout=stream,
             stderr=stream,
             env=environment,
+            pass_fds=tuple(keep),
+            start_new_session=True,  # Ctrl-C reaches the demo alone, which then stops its children in order
             cwd=Path(node.__file__).parent.parent,
         )
     child = Child(name, process, log)

@@ -1,7 +1,7 @@
 """The demo's state folder: where things lie, which ports are used, and who may work here.
 
 Invariants
-1. One demo per folder at a time (an flock that the kernel drops with the process).
+1. One demo per folder at a time (an flock that the kernel drops with the last process of a run).
 2. `demo.json` is replaced atomically; a half-written plan cannot exist.
 3. The archive port is part of URLs on the chain: once anything is committed it is never changed. Ports are taken
    below the range from which the kernel picks ports for outgoing connections, so that a restart finds them free.
@@ -13,6 +13,7 @@ import fcntl
 import os
 import secrets
 import socket
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -22,6 +23,7 @@ import msgspec
 from config.errors import HostError
 
 PLAN_SCHEMA = "cacheon.demo-plan.v1"
+LOCK_SECONDS = 5.0
 _FIRST_PORT, _PORTS = 20_000, 10_000
 
 
@@ -98,16 +100,26 @@ class Place:
             ) from error
 
     def lock(self) -> BinaryIO:
-        """Take the folder for this process; keep the returned file open. Raises `HostError` (DEMO_RUNNING)."""
+        """Take the folder for this process and return the open lock.
+
+        Children inherit the lock, so it is free only once every process of an earlier run is gone; for that it waits a
+        moment. Raises `HostError` (DEMO_RUNNING).
+        """
         handle = (self.root / "demo.lock").open("ab")
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            handle.close()
-            raise HostError(
-                "DEMO_RUNNING", f"another demo is working in {self.root}", hint="wait for it, or give another --state"
-            ) from error
-        return handle
+        deadline = time.monotonic() + LOCK_SECONDS
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return handle
+            except OSError as error:
+                if time.monotonic() > deadline:
+                    handle.close()
+                    raise HostError(
+                        "DEMO_RUNNING",
+                        f"another demo is working in {self.root}",
+                        hint="wait for it, or give another --state",
+                    ) from error
+                time.sleep(0.05)
 
 
 def make_plan(place: Place) -> Plan:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import msgspec
@@ -36,42 +38,59 @@ async def run_demo(root: Path, reporter: Reporter) -> DemoResult:
     started = time.monotonic()
     place = Place(root.absolute())
     place.create()
-    with place.lock():
-        plan = make_plan(place)
+    with await asyncio.to_thread(place.lock) as lock:
         reporter.step("packing six example bundles and creating wallets")
         company = await asyncio.to_thread(gather, place)
-        write_node_settings(place, plan)
-        host = company.archive_host(place)
-        reporter.step(f"starting a local chain (port {plan.chain_port}) and an archive host (port {plan.archive_port})")
-        async with (
-            host.serving(plan.archive_port),
-            running("chain", _chain(place, plan), place.logs / "chain.log") as chain,
-        ):
-            client = ChainClient(
-                [chain_endpoint(plan)], rpc_per_second=1000, runtime_cache_dir=place.root / "runtime-cache"
-            )
-            try:
-                await _connect(client, chain)
-                await Miners(client, place, plan, company, host).submit_missing(reporter)
-                status = await _validate(place, chain, company, reporter)
-                row, block = await read_back(client, company)
-            finally:
-                await client.close()
-        players = player_results(status, company.hotkeys, row)
-        crown = next((crown for crown in status.crowns if crown.live), None)
-        result = DemoResult(
-            state_dir=str(place.root),
-            seconds=round(time.monotonic() - started),
-            players=players,
-            crown_target=crown.target_id if crown else "",
-            crown_hotkey=crown.hotkey if crown else "",
-            weights_block=block,
-            weights=row,
-            publications=len(status.publications),
-            differences=differences(status, players, row),
-        )
+        status, row, block = await _play(place, lock.fileno(), company, reporter)
+        result = _result(place, company, status, row, block=block, seconds=round(time.monotonic() - started))
         write_atomically(place.result, msgspec.json.encode(result))
         return result
+
+
+async def _play(
+    place: Place, lock: int, company: Company, reporter: Reporter
+) -> tuple[NodeStatus, tuple[ChainWeight, ...], int]:
+    """Start chain and host, let miners and validator do their work, and read the weights back from the chain."""
+    plan = make_plan(place)
+    write_node_settings(place, plan)
+    host = company.archive_host(place)
+    reporter.step(f"starting a local chain (port {plan.chain_port}) and an archive host (port {plan.archive_port})")
+    client = ChainClient([chain_endpoint(plan)], rpc_per_second=1000, runtime_cache_dir=place.root / "runtime-cache")
+    async with (
+        host.serving(plan.archive_port),
+        running("chain", _chain(place, plan), place.logs / "chain.log", [lock]) as chain,
+        _closing(client),
+    ):
+        await _connect(client, chain)
+        await Miners(client, place, plan, company, host).submit_missing(reporter)
+        status = await _validate(place, lock, chain, company, reporter)
+        return status, *await read_back(client, company)
+
+
+def _result(
+    place: Place, company: Company, status: NodeStatus, row: tuple[ChainWeight, ...], *, block: int, seconds: int
+) -> DemoResult:
+    players = player_results(status, company.hotkeys, row)
+    crown = next((crown for crown in status.crowns if crown.live), None)
+    return DemoResult(
+        state_dir=str(place.root),
+        seconds=seconds,
+        players=players,
+        crown_target=crown.target_id if crown else "",
+        crown_hotkey=crown.hotkey if crown else "",
+        weights_block=block,
+        weights=row,
+        publications=len(status.publications),
+        differences=differences(status, players, row),
+    )
+
+
+@contextlib.asynccontextmanager
+async def _closing(client: ChainClient) -> AsyncIterator[None]:
+    try:
+        yield
+    finally:
+        await client.close()
 
 
 def _chain(place: Place, plan: Plan) -> list[str]:
@@ -103,14 +122,14 @@ async def _connect(client: ChainClient, chain: Child) -> None:
             await asyncio.sleep(0.1)
 
 
-async def _validate(place: Place, chain: Child, company: Company, reporter: Reporter) -> NodeStatus:
+async def _validate(place: Place, lock: int, chain: Child, company: Company, reporter: Reporter) -> NodeStatus:
     status = await follow.current(place)
     if status is not None and follow.finished(status):
         reporter.step("the validator already finished in an earlier run")
         return status
     reporter.step("starting the validator node")
     arguments = ["node", "run", "-c", str(place.node_settings)]
-    async with running("validator node", arguments, place.logs / "node.log") as validator:
+    async with running("validator node", arguments, place.logs / "node.log", [lock]) as validator:
         return await follow.until_finished(place, (chain, validator), company.hotkeys, reporter)
 
 

@@ -61,8 +61,9 @@ def test_a_committed_archive_port_is_never_replaced(place: Place) -> None:
     assert caught.value.code == "PORT_IN_USE"
 
 
-def test_one_demo_per_folder(place: Place) -> None:
+def test_one_demo_per_folder(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """A second demo on the same folder is refused while the first works there, and admitted afterwards."""
+    monkeypatch.setattr("node.demo.place.LOCK_SECONDS", 0.0)
     with place.lock():
         with pytest.raises(HostError) as caught:
             place.lock()
