@@ -200,7 +200,8 @@ class _GatedSocket:
 
     def abort(self) -> None:
         """Close the socket at once, without a handshake."""
-        self._socket.transport.abort()
+        with contextlib.suppress(AttributeError):  # how asyncio says that a transport was closed long ago
+            self._socket.transport.abort()
         self._gate.forget(self)
 
 

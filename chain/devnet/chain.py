@@ -15,11 +15,11 @@ from typing import Protocol
 
 from chain.devnet.block import Block, seal_block
 from chain.devnet.codec import Codec, codec
-from chain.devnet.executive import Change, execute
+from chain.devnet.executive import Change, charge_of, execute
 from chain.devnet.extrinsics import Extrinsic, decode_extrinsic, signature_holds
 from chain.devnet.faults import UNDECODABLE_EXTRINSIC, Invalidity, InvalidTransactionError, PoolError
 from chain.devnet.history import Diff, History
-from chain.devnet.pallets import system
+from chain.devnet.pallets import balances, system
 from chain.devnet.pool import Pool
 from chain.devnet.scale import ScaleError
 from chain.devnet.storage import Session, StorageView
@@ -127,8 +127,11 @@ class Chain:
             raise InvalidTransactionError(Invalidity.ANCIENT_BIRTH_BLOCK)
         if not signature_holds(extrinsic, self.genesis_hash, self.blocks[era_block].hash):
             raise InvalidTransactionError(Invalidity.BAD_PROOF)
-        if extrinsic.nonce < system.nonce(self.view(), extrinsic.signer):
+        state = self.view()
+        if extrinsic.nonce < system.nonce(state, extrinsic.signer):
             raise InvalidTransactionError(Invalidity.STALE)
+        if charge_of(extrinsic) > balances.free_balance(state, extrinsic.signer):
+            raise InvalidTransactionError(Invalidity.PAYMENT)
         return extrinsic.era.death(number)
 
     def has_ready(self) -> bool:
@@ -141,12 +144,13 @@ class Chain:
         parent = self.head
         state = Session(self.codec, self.history, parent.number + 1)
         now = max(self._clock(), int(state.get("Timestamp", "Now")) + 1)
-        expired = self.pool.expire(parent.number + 1)
-        waiting = self.pool.ready(lambda who: system.nonce(state, who))
+        expired = self.pool.expired(parent.number + 1)
+        ready = self.pool.ready(lambda who: system.nonce(state, who))
+        waiting = [extrinsic for extrinsic in ready if extrinsic not in expired] if expired else ready
         contents = execute(state, parent.hash, waiting, now, change)
         block = seal_block(parent, contents.extrinsics, contents.diff, now // self._slot_ms)
         self._accept(block, contents.diff)
-        for extrinsic in (*contents.included, *contents.dropped):
+        for extrinsic in (*expired, *contents.included, *contents.dropped):
             self.pool.remove(extrinsic)
         self._announce(block, contents.included, (*expired, *contents.dropped))
         return block

@@ -70,6 +70,12 @@ def execute(
     return BlockContents(tuple(raw), tuple(included), tuple(dropped), state.diff())
 
 
+def charge_of(extrinsic: Extrinsic) -> int:
+    """Return what including an extrinsic costs its signer, in rao."""
+    free = is_free(extrinsic.pallet, extrinsic.function)
+    return extrinsic.tip + (0 if free else balances.fee(len(extrinsic.raw)))
+
+
 def _apply_timestamp(context: Context, now_ms: int) -> bytes:
     context.phase = apply_phase(0)
     context.state.put("Timestamp", "Now", value=now_ms)
@@ -83,8 +89,7 @@ def _apply_signed(context: Context, extrinsic: Extrinsic) -> Invalidity | None:
     expected = system.nonce(state, who)
     if extrinsic.nonce != expected:
         return Invalidity.STALE if extrinsic.nonce < expected else Invalidity.FUTURE
-    free = is_free(*name)
-    charge = extrinsic.tip + (0 if free else balances.fee(len(extrinsic.raw)))
+    free, charge = is_free(*name), charge_of(extrinsic)
     if charge > balances.free_balance(state, who):
         return Invalidity.PAYMENT
     system.bump_nonce(state, who)

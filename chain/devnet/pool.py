@@ -67,14 +67,11 @@ class Pool:
             if not waiting:
                 del self._by_account[extrinsic.signer]
 
-    def expire(self, block: int) -> list[Extrinsic]:
-        """Remove and return the extrinsics that are too old for `block`."""
+    def expired(self, block: int) -> list[Extrinsic]:
+        """Return the extrinsics that are too old for `block`."""
         if not self._deaths:
             return []
-        old = [extrinsic for extrinsic in self if self._deaths.get(extrinsic.hash, block + 1) <= block]
-        for extrinsic in old:
-            self.remove(extrinsic)
-        return old
+        return [extrinsic for extrinsic in self if self._deaths.get(extrinsic.hash, block + 1) <= block]
 
     def _forget(self, extrinsic: Extrinsic) -> None:
         self._hashes.discard(extrinsic.hash)

@@ -1,8 +1,10 @@
 """JSON-RPC 2.0: requests, batches and error answers.
 
 Invariants
-1. Every request gets exactly one answer with its id; a fault in a method becomes an error object.
+1. Every request gets exactly one answer with its id; a fault in a method becomes an error object. A request without
+   an id is a notification: it is obeyed and not answered.
 2. Methods register themselves by name in a table, so a name is defined once; `dev_*` names can be switched off.
+3. The answer to a batch is bounded: requests beyond the limit are not carried out and say so.
 """
 
 from __future__ import annotations
@@ -65,6 +67,7 @@ class Call:
         return value
 
 
+_BATCH_BYTES_LIMIT = 2**24
 Method = Callable[[Call], Any]
 _METHODS: dict[str, Method] = {}
 
@@ -85,20 +88,49 @@ def method_names(*, dev: bool) -> list[str]:
     return sorted(name for name in _METHODS if dev or not name.startswith("dev_"))
 
 
-def answer(node: Node, message: str | bytes, send: Send) -> Any:
-    """Return the answer to one websocket message: an object, or a list for a batch."""
+def answer(node: Node, message: str | bytes, send: Send) -> str | None:
+    """Return the answer to one websocket message as JSON; None when it held nothing but notifications."""
     try:
-        request = json.loads(message)
+        request = json.loads(message, parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
-        return _error(None, RpcError(faults.PARSE_ERROR, "Parse error"))
-    if isinstance(request, list) and request:
-        return [_answer_one(node, item, send) for item in request]
-    return _answer_one(node, request, send)
+        return encode(_error(None, RpcError(faults.PARSE_ERROR, "Parse error")))
+    if not isinstance(request, list) or not request:
+        reply = _answer_one(node, request, send)
+        return None if reply is None else encode(reply)
+    replies: list[str] = []
+    size = 0
+    for item in request:
+        reply = _too_large(item) if size > _BATCH_BYTES_LIMIT else _answer_one(node, item, send)
+        if reply is not None:
+            replies.append(encode(reply))
+            size += len(replies[-1])
+    return f"[{','.join(replies)}]" if replies else None
 
 
-def _answer_one(node: Node, request: Any, send: Send) -> dict[str, Any]:
+def encode(message: dict[str, Any]) -> str:
+    """Return a message as JSON text."""
+    return json.dumps(message)
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _too_large(request: Any) -> dict[str, Any] | None:
+    if isinstance(request, dict) and "id" not in request:
+        return None
+    identity = request.get("id") if isinstance(request, dict) else None
+    return _error(identity, RpcError(faults.BATCH_TOO_LARGE, "The batch response was too large"))
+
+
+def _answer_one(node: Node, request: Any, send: Send) -> dict[str, Any] | None:
     if not isinstance(request, dict) or not isinstance(request.get("method"), str):
         return _error(None, RpcError(faults.INVALID_REQUEST, "Invalid request"))
+    reply = _carry_out(node, request, send)
+    return reply if "id" in request else None
+
+
+def _carry_out(node: Node, request: dict[str, Any], send: Send) -> dict[str, Any]:
     identity, name = request.get("id"), request["method"]
     params = request.get("params")
     try:

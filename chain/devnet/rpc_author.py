@@ -15,6 +15,7 @@ def submit_extrinsic(call: Call) -> str:
 @method("author_submitAndWatchExtrinsic")
 def submit_and_watch_extrinsic(call: Call) -> str:
     """Take an extrinsic into the pool and report what becomes of it."""
+    call.hub.require_room(call.send)  # before the pool takes what nobody could follow
     extrinsic = call.chain.submit(from_hex(call.text(0)))
     subscription = call.hub.watch(extrinsic.hash, call.send)
     ready = extrinsic.nonce < call.chain.next_nonce(extrinsic.signer)

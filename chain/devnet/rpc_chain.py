@@ -104,7 +104,7 @@ def subscribe_finalized_heads(call: Call) -> str:
 )
 def unsubscribe(call: Call) -> bool:
     """End a subscription."""
-    return call.hub.close(call.text(0))
+    return call.hub.close(call.text(0), call.send)
 
 
 def runtime_version() -> dict[str, Any]:

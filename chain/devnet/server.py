@@ -4,6 +4,9 @@ Invariants
 1. One event loop owns the chain; no lock is needed and no request sees a half-built block.
 2. Answers and notifications of one connection leave in the order they were made.
 3. A slow or dead client never holds up the chain: its queue is bounded and its connection is dropped.
+4. Only programs of this machine are served: a handshake for another host name, or on behalf of a web page from
+   elsewhere, is refused (403), because a browser would let any page reach a loopback port.
+5. Whatever keeps a block from being made ends the node with a reason; it never lives on without its timer.
 """
 
 from __future__ import annotations
@@ -11,26 +14,29 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-import json
+import http
+import ipaddress
 import socket
 from types import TracebackType
 from typing import Any, Self
+from urllib.parse import urlsplit
 
 from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
+from websockets.http11 import Request, Response
 
 from chain.devnet import rpc, rpc_author, rpc_chain, rpc_dev, rpc_state
 from chain.devnet.block import Block
 from chain.devnet.chain import Chain
 from chain.devnet.config import DevnetConfig
+from chain.devnet.outbox import Outbox
 from chain.devnet.startup import open_chain
 from chain.devnet.subscriptions import Hub
-from config.errors import CacheonError, HostError
+from config.errors import CacheonError, HostError, InternalError
 
 # Imported for the methods they register; naming them keeps the imports honest.
 RPC_MODULES = (rpc_author, rpc_chain, rpc_dev, rpc_state)
-_QUEUE_LIMIT = 10_000
-_MESSAGE_LIMIT = 2**28
+_MESSAGE_LIMIT = 2**24  # bytes of one request; the public node takes 15 MB
 
 
 class Devnet:
@@ -77,6 +83,7 @@ class Devnet:
                 self.config.host,
                 self.config.port,
                 max_size=_MESSAGE_LIMIT,
+                process_request=_refuse_strangers,
                 compression=None,
                 ping_interval=None,
             )
@@ -134,37 +141,45 @@ class Devnet:
         except CacheonError as error:
             self.fail(error)
             raise
+        except Exception as error:
+            # Storage written by `dev_setStorage` can break any hook; a node that went on would just stand still.
+            failure = InternalError(
+                "DEVNET_BLOCK_FAILED",
+                f"block {self.chain.head.number + 1} cannot be made: {type(error).__name__}: {error}",
+                hint="raw storage set by dev_setStorage is the usual cause; start a new chain",
+            )
+            self.fail(failure)
+            raise failure from error
 
     async def _connection(self, connection: ServerConnection) -> None:
-        queue: asyncio.Queue[str] = asyncio.Queue(_QUEUE_LIMIT)
+        outbox = Outbox(connection)
         late: list[str] = []
 
         def send(message: dict[str, Any]) -> None:
-            late.append(json.dumps(message))
+            late.append(rpc.encode(message))
             flush()
 
         def flush() -> None:
             if answering:
                 return
-            try:
-                for text in late:
-                    queue.put_nowait(text)
-            except asyncio.QueueFull:
-                connection.transport.abort()
+            for text in late:
+                outbox.put(text)
             late.clear()
 
         answering = False
-        writer = asyncio.create_task(_write(connection, queue))
+        writer = asyncio.create_task(outbox.run())
         try:
             async for message in connection:
                 # Notifications made while answering wait until the answer, which names their subscription, is queued.
                 answering = True
-                reply = json.dumps(rpc.answer(self, message, send))
+                reply = rpc.answer(self, message, send)
                 answering = False
-                late.insert(0, reply)
+                if reply is not None:
+                    late.insert(0, reply)
                 flush()
                 if self.config.instant and self.chain.has_ready():
                     self._build()
+                await outbox.has_room()
         except (ConnectionClosed, CacheonError):
             pass  # the client left, or the node failed and `wait` says why
         finally:
@@ -172,10 +187,19 @@ class Devnet:
             writer.cancel()
 
 
-async def _write(connection: ServerConnection, queue: asyncio.Queue[str]) -> None:
-    with contextlib.suppress(ConnectionClosed):
-        while True:
-            await connection.send(await queue.get())
+def _refuse_strangers(connection: ServerConnection, request: Request) -> Response | None:
+    hosts = [f"//{value}" for value in request.headers.get_all("Host")]
+    if all(map(_is_loopback, hosts + request.headers.get_all("Origin"))):
+        return None
+    return connection.respond(http.HTTPStatus.FORBIDDEN, "This node serves programs on this machine only.\n")
+
+
+def _is_loopback(url: str) -> bool:
+    try:
+        host = urlsplit(url).hostname or ""
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _listen_error(error: OSError, config: DevnetConfig) -> HostError:

@@ -1,7 +1,7 @@
 """Subscriptions of one connection: heads, finalized heads and the fate of watched extrinsics.
 
 Invariants
-1. A subscription dies with its connection.
+1. A subscription dies with its connection, belongs to it alone, and is one of at most `LIMIT` of it.
 2. A watched extrinsic is told `ready` (or `future`), then `inBlock`, then `finalized` when the finality lag has
    passed, and nothing after a terminal status.
 3. Messages of one connection leave in the order in which things happened, and after the answer that names the
@@ -14,13 +14,16 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
+from chain.devnet import faults
 from chain.devnet.block import Block
 from chain.devnet.extrinsics import Extrinsic
+from chain.devnet.faults import RpcError
 
 Send = Callable[[dict[str, Any]], None]
 NEW_HEAD = "chain_newHead"
 ALL_HEAD = "chain_allHead"
 FINALIZED_HEAD = "chain_finalizedHead"
+LIMIT = 1_024
 RUNTIME_VERSION = "state_runtimeVersion"
 EXTRINSIC_UPDATE = "author_extrinsicUpdate"
 
@@ -47,14 +50,22 @@ class Hub:
     def __init__(self) -> None:
         self._numbers = itertools.count(1)
         self._open: dict[str, Subscription] = {}
+        self._counts: dict[Send, int] = {}
         self._watched: dict[bytes, list[Subscription]] = {}
         self._unfinal: dict[bytes, list[Subscription]] = {}
 
     def open(self, method: str, send: Send) -> Subscription:
-        """Start a subscription whose notifications carry `method`."""
+        """Start a subscription whose notifications carry `method`; raises `RpcError` for one too many."""
+        self.require_room(send)
+        self._counts[send] = self._counts.get(send, 0) + 1
         subscription = Subscription(f"devnet{next(self._numbers)}", method, send)
         self._open[subscription.identity] = subscription
         return subscription
+
+    def require_room(self, send: Send) -> None:
+        """Raise `RpcError` when a connection has as many subscriptions as it may have."""
+        if self._counts.get(send, 0) >= LIMIT:
+            raise RpcError(faults.TOO_MANY_SUBSCRIPTIONS, f"Too many subscriptions: at most {LIMIT} per connection")
 
     def watch(self, extrinsic_hash: bytes, send: Send) -> Subscription:
         """Start following an extrinsic."""
@@ -62,20 +73,23 @@ class Hub:
         self._watched.setdefault(extrinsic_hash, []).append(subscription)
         return subscription
 
-    def close(self, identity: str) -> bool:
-        """End a subscription and say whether it was open."""
-        return self._open.pop(identity, None) is not None
+    def close(self, identity: str, send: Send) -> bool:
+        """End a subscription of a connection and say whether it was open."""
+        found = self._open.get(identity)
+        if found is None or found.send is not send:
+            return False
+        del self._open[identity]
+        self._counts[send] -= 1
+        for table in (self._watched, self._unfinal) if found.method == EXTRINSIC_UPDATE else ():
+            _remove(table, lambda item: item is found)
+        return True
 
     def drop(self, send: Send) -> None:
         """End all subscriptions of a connection."""
         self._open = {name: item for name, item in self._open.items() if item.send is not send}
+        self._counts.pop(send, None)
         for table in (self._watched, self._unfinal):
-            for key, items in list(table.items()):
-                left = [item for item in items if item.send is not send]
-                if left:
-                    table[key] = left
-                else:
-                    del table[key]
+            _remove(table, lambda item: item.send is send)
 
     def on_block(self, block: Block) -> None:
         """Announce a new head."""
@@ -86,7 +100,7 @@ class Hub:
         self._announce((FINALIZED_HEAD,), block)
         for subscription in self._unfinal.pop(block.hash, ()):
             self._tell(subscription, {"finalized": block.hash_hex})
-            self.close(subscription.identity)
+            self.close(subscription.identity, subscription.send)
 
     def on_included(self, extrinsic: Extrinsic, block: Block) -> None:
         """Tell watchers that their extrinsic is in a block."""
@@ -98,7 +112,7 @@ class Hub:
         """Tell watchers that their extrinsic will not be included."""
         for subscription in self._watched.pop(extrinsic.hash, ()):
             self._tell(subscription, {status: None} if status == "usurped" else status)
-            self.close(subscription.identity)
+            self.close(subscription.identity, subscription.send)
 
     def _announce(self, methods: tuple[str, ...], block: Block) -> None:
         for subscription in list(self._open.values()):
@@ -108,3 +122,12 @@ class Hub:
     def _tell(self, subscription: Subscription, status: Any) -> None:
         if subscription.identity in self._open:
             subscription.push(status)
+
+
+def _remove(table: dict[bytes, list[Subscription]], gone: Callable[[Subscription], bool]) -> None:
+    for key, items in list(table.items()):
+        left = [item for item in items if not gone(item)]
+        if left:
+            table[key] = left
+        else:
+            del table[key]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import bittensor_core
 import pytest
 from hypothesis import given, settings
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 
 from chain.devnet.codec import codec
 from chain.devnet.extrinsics import decode_extrinsic, read_era, signing_payload
-from chain.devnet.faults import PoolError
+from chain.devnet.faults import DispatchError, Invalidity, PoolError
 from chain.devnet.scale import Reader, ScaleError, byte_vector
 from tests.chain.devnet.support import MINER, OTHER, VALIDATOR, Driver, Signing, address, compose, hot, public, sign
 
@@ -72,11 +74,36 @@ def test_same_nonce_needs_a_higher_tip(driver: Driver) -> None:
     assert first.raw not in block.extrinsics
 
 
-def test_poor_account_is_left_out(driver: Driver) -> None:
-    """An extrinsic whose fee cannot be paid is never included."""
-    driver.submit("//Nobody", REMARK)
+def test_poor_account_is_refused(driver: Driver) -> None:
+    """An extrinsic whose fee cannot be paid does not enter the pool, and its sender hears why."""
+    with pytest.raises(PoolError) as caught:
+        driver.submit("//Nobody", REMARK)
+    assert (caught.value.code, caught.value.data) == (1010, Invalidity.PAYMENT.value)
+    assert len(driver.chain.pool) == 0
+
+
+def test_an_account_that_became_poor_is_left_out(driver: Driver) -> None:
+    """Two extrinsics that could each be paid: the second is dropped when the first took everything."""
+    driver.submit(VALIDATOR, compose("Balances", "transfer_all", dest=address(OTHER), keep_alive=False))
+    driver.submit(VALIDATOR, REMARK)
     block = driver.blocks(1)
-    assert (len(block.extrinsics), len(driver.chain.pool)) == (1, 0)
+    assert (len(block.extrinsics), len(driver.chain.pool)) == (2, 0)
+
+
+def test_a_failed_intervention_keeps_the_pool(driver: Driver) -> None:
+    """A block that was not made drops nothing, not even what was too old for it."""
+    driver.blocks(4)
+    driver.submit(VALIDATOR, REMARK, Signing(era={"period": 4, "current": 4}, birth=4, nonce=5))
+    driver.blocks(3)
+
+    def refuse(_: Any) -> None:
+        raise DispatchError("System", "CallFiltered")
+
+    with pytest.raises(DispatchError):
+        driver.chain.build(refuse)
+    assert len(driver.chain.pool) == 1
+    driver.blocks(1)
+    assert len(driver.chain.pool) == 0
 
 
 def test_free_calls_need_no_balance(driver: Driver) -> None:

@@ -132,8 +132,8 @@ async def test_watchers_of_lost_extrinsics_hear_it(raw: RawClient, devnet: Devne
     better = sign(devnet.chain, VALIDATOR, REMARK, Signing(nonce=0, tip=1))
     await raw.result("author_submitExtrinsic", hexed(better))
     assert await raw.drain() == [{"usurped": None}]
-    await raw.result("author_submitAndWatchExtrinsic", hexed(sign(devnet.chain, "//Nobody", REMARK)))
-    devnet.produce_block()
+    await raw.result("author_submitAndWatchExtrinsic", hexed(sign(devnet.chain, OTHER, REMARK)))
+    await raw.result("dev_setBalance", address(OTHER), 0)
     assert await raw.drain() == ["ready", "invalid"]
 
 
@@ -250,6 +250,8 @@ async def test_metadata_is_the_real_one(raw: RawClient) -> None:
         ("SubnetInfoRuntimeApi_get_dynamic_info", b"\x02\x00"),
         ("SubnetInfoRuntimeApi_get_all_dynamic_info", b""),
         ("SubnetInfoRuntimeApi_get_next_epoch_start_block", b"\x02\x00"),
+        ("SwapRuntimeApi_current_alpha_price", b"\x02\x00"),
+        ("SwapRuntimeApi_current_alpha_price_all", b""),
         ("SubnetRegistrationRuntimeApi_get_network_registration_cost", b""),
         ("TransactionPaymentCallApi_query_call_info", REMARK + b"\x10\x00\x00\x00"),
     ],
