@@ -3,8 +3,7 @@
 Invariants
 1. Nothing serves before everything that can be checked was checked: settings, torch, arena, wallet, state folder,
    sandbox, chain, registration. Each missing thing is one error, and leaves nothing behind.
-2. On start, interrupted jobs go back to where they can be picked up, and parked ones return if the worker build
-   changed, before any service runs.
+2. On start, interrupted jobs go back to where they can be picked up, before any service runs.
 3. SIGTERM and SIGINT stop the node within seconds: services are cancelled, children killed, the store closed. What was
    interrupted is picked up at the next start. A second signal stops at once.
 """
@@ -32,6 +31,7 @@ from node.services.context import NodeContext, worker_digest
 from node.services.fetching import FetchingService
 from node.services.heads import HeadWatch
 from node.services.intake import IntakeService
+from node.services.parking import ParkingService
 from node.services.publication import PublicationService
 from node.services.qualification import QualificationService
 from node.services.receipts import ReceiptBook
@@ -42,7 +42,7 @@ from node.services.supervisor import Service, supervise_all
 from node.store.engine import Store
 from node.store.events import append_event
 from node.store.evidence_rows import lose_running_attempts
-from node.store.job_rows import entries, recover_all, unpark_all
+from node.store.job_rows import entries, recover_all
 from node.store.layout import StateLayout
 from qualify.intake_runner import IntakeRunner
 
@@ -110,6 +110,7 @@ def _services(
         QualificationService(context, receipts),
         SettlementService(context, receipts),
         PublicationService(context, client, signer, heads, receipts),
+        ParkingService(context),
     ]
 
 
@@ -127,7 +128,6 @@ async def _resume(context: NodeContext, chain: ChainReady) -> None:
     store, arena = context.store, context.arena
     lost = await store.write(lose_running_attempts)
     recovered = await store.write(recover_all)
-    unparked = await store.write(unpark_all, context.worker)
     await asyncio.to_thread(_sweep, context.layout, await store.read(_known))
     started = {
         "version": metadata.version("cacheon"), "pid": os.getpid(), "arena": arena.id, "arena_digest": arena.digest,
@@ -137,7 +137,7 @@ async def _resume(context: NodeContext, chain: ChainReady) -> None:
     await store.write(append_event, "node.started", "", started)
     structlog.get_logger().info(
         "node.started", **started, finalized=chain.head.number, recovered=len(recovered), lost_attempts=lost,
-        unparked=len(unparked), state_dir=str(context.layout.root),
+        state_dir=str(context.layout.root),
     )
 
 

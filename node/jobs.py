@@ -5,7 +5,8 @@ Invariants
 2. Every move must present the token of the job it read, and gets a new one. Whoever holds an older token lost the
    job (a restart, another step) and must drop what it was doing.
 3. FAIL is the candidate's fault and final. A fault of ours sends the job back with a delay, within a budget; after
-   that it is `parked` and comes back by itself when the arena or the worker build changes. Nothing waits for a person.
+   that it is `parked` and comes back by itself: at once when the arena or the worker build changes, otherwise after a
+   long rest. Nothing waits for a person.
 4. Being interrupted (a crash, a stop) is free: it does not spend the budget.
 5. Everything here is pure: time comes in as an argument, nothing is read or written.
 """
@@ -35,9 +36,11 @@ class JobState(StrEnum):
     PASSED_TWICE = "passed_twice"  # waits for settlement
     SETTLED = "settled"  # crowned
     FAILED = "failed"
-    PARKED = "parked"  # our fault, budget spent; comes back with another arena or worker build
+    PARKED = "parked"  # our fault, budget spent; comes back with another worker build, or after a rest
     EXPIRED = "expired"
 
+
+PARKED_REST_MS = 6 * 60 * 60 * 1000
 
 FINAL = frozenset({JobState.SETTLED, JobState.FAILED, JobState.EXPIRED})
 WORKING = frozenset({JobState.FETCHING, JobState.SCREENING, JobState.MEASURING})
@@ -130,23 +133,23 @@ def fail(job: Job, token: int, code: str, *, blame: str = Blame.MINER, detail: s
 def after_fault(job: Job, token: int, *, budget: RetryBudget, now_ms: int, worker: str, **changes: Any) -> Job:
     """Return a working `job` after a fault of ours: back to where it can be picked up again, later, or parked.
 
-    `worker` is the digest of the arena and worker build; a parked job comes back when it differs.
+    `worker` is the digest of the arena and worker build; a parked job comes back when it differs, or after its rest.
     """
     faults = job.faults + 1
     back = pickup_state(job)
     if faults > budget.attempts:
         return transition(
-            job, JobState.PARKED, token, faults=faults, parked_from=back.value, parked_on=worker, not_before_ms=0,
-            **changes,
+            job, JobState.PARKED, token, faults=faults, parked_from=back.value, parked_on=worker,
+            not_before_ms=now_ms + PARKED_REST_MS, **changes,
         )
     return transition(job, back, token, faults=faults, not_before_ms=now_ms + budget.delay_ms(faults), **changes)
 
 
-def park(job: Job, token: int, *, worker: str, code: str, detail: str, **changes: Any) -> Job:
-    """Return `job` parked at once, for something that only another arena or worker build can change."""
+def park(job: Job, token: int, *, worker: str, now_ms: int, code: str, detail: str, **changes: Any) -> Job:
+    """Return `job` parked at once, for something that our retries will not change."""
     return transition(
         job, JobState.PARKED, token, parked_from=changes.pop("parked_from", pickup_state(job).value), parked_on=worker,
-        code=code, detail=detail, blame=Blame.OPERATOR.value, not_before_ms=0, **changes,
+        code=code, detail=detail, blame=Blame.OPERATOR.value, not_before_ms=now_ms + PARKED_REST_MS, **changes,
     )
 
 
@@ -168,9 +171,10 @@ def recover(job: Job) -> Job:
     return transition(job, pickup_state(job), job.token, not_before_ms=0)
 
 
-def unpark(job: Job, worker: str) -> Job | None:
-    """Return a parked `job` back where it came from when the arena or worker build changed, else None."""
-    if job.state is not JobState.PARKED or job.parked_on == worker:
+def unpark(job: Job, worker: str, now_ms: int) -> Job | None:
+    """Return a parked `job` back where it came from when the build changed or its rest is over, else None."""
+    rests = now_ms < job.not_before_ms <= now_ms + PARKED_REST_MS
+    if job.state is not JobState.PARKED or (job.parked_on == worker and rests):
         return None
     return transition(
         job, JobState(job.parked_from or JobState.RESERVED), job.token,

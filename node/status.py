@@ -189,7 +189,7 @@ def _read(connection: Connection, layout: StateLayout) -> NodeStatus:
         cursor_hash=chain.cursor_hash if chain else "",
         epoch=publications[-1].epoch if publications else -1,
         counts=count_by_state(connection),
-        submissions=_submissions(connection, crowns, dict(weights)),
+        submissions=_submissions(connection, layout, crowns, dict(weights)),
         crowns=tuple(_crown(layout, crown) for crown in crowns),
         publication=publications[-1] if publications else None,
         publications=publications,
@@ -203,14 +203,14 @@ def _read(connection: Connection, layout: StateLayout) -> NodeStatus:
 
 
 def _submissions(
-    connection: Connection, crowns: list[CrownRow], weights: dict[str, int]
+    connection: Connection, layout: StateLayout, crowns: list[CrownRow], weights: dict[str, int]
 ) -> tuple[SubmissionStatus, ...]:
     attempts = attempts_by_submission(connection)
     fetches = fetches_by_submission(connection)
     crowned = {crown.submission_id: crown for crown in crowns}
     return tuple(
         _submission(
-            entry, attempts.get(entry.job.submission_id, []), fetches.get(entry.job.submission_id, 0),
+            layout, entry, attempts.get(entry.job.submission_id, []), fetches.get(entry.job.submission_id, 0),
             crowned.get(entry.job.submission_id), weights,
         )
         for entry in entries(connection)
@@ -218,7 +218,12 @@ def _submissions(
 
 
 def _submission(
-    entry: Entry, attempts: list[AttemptRow], fetches: int, crown: CrownRow | None, weights: dict[str, int]
+    layout: StateLayout,
+    entry: Entry,
+    attempts: list[AttemptRow],
+    fetches: int,
+    crown: CrownRow | None,
+    weights: dict[str, int],
 ) -> SubmissionStatus:
     job, submission = entry
     live = crown is not None and not crown.ended_by
@@ -228,18 +233,19 @@ def _submission(
         blame=job.blame, detail=job.detail, seen_hash=job.seen_hash, earlier_id=job.earlier_id,
         target_id=job.target_id, fetches=fetches,
         not_before_ms=job.not_before_ms if job.state not in FINAL else 0,
-        attempts=tuple(_attempt(attempt) for attempt in attempts),
+        attempts=tuple(_attempt(layout, attempt) for attempt in attempts),
         speedup_ppm=crown.speedup_ppm if crown is not None else 0,
         weight_ppm=weights.get(submission.hotkey, 0) if live else 0,
         final=job.state in FINAL,
     )
 
 
-def _attempt(attempt: AttemptRow) -> AttemptStatus:
+def _attempt(layout: StateLayout, attempt: AttemptRow) -> AttemptStatus:
     return AttemptStatus(
         id=attempt.attempt_id, role=attempt.role, state=attempt.state, outcome=attempt.outcome, code=attempt.code,
-        lower_ppm=attempt.lower_ppm, upper_ppm=attempt.upper_ppm, launches=attempt.launches, path=attempt.path,
-        digest=attempt.digest, replay_of=attempt.replay_of,
+        lower_ppm=attempt.lower_ppm, upper_ppm=attempt.upper_ppm, launches=attempt.launches,
+        path=str(layout.root / attempt.path) if attempt.path else "", digest=attempt.digest,
+        replay_of=attempt.replay_of,
     )
 
 

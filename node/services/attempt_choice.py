@@ -21,6 +21,7 @@ from config.target_catalog import Target, TargetCatalog
 from node.jobs import Job, JobState, RetryBudget, fail, park, transition
 from node.services.copies import fail_if_copy
 from node.store.crown_rows import crown_state
+from node.store.events import now_ms
 from node.store.evidence_rows import (
     AttemptRow,
     BundleRow,
@@ -85,7 +86,9 @@ def choose(connection: Connection, terms: Terms) -> Chosen | None:
             target = terms.measured_target(job.target_id)
             candidate = find_bundle(connection, entry.submission.content_hash)
             if target is None or candidate is None:
-                save(connection, job, park(job, job.token, worker=terms.worker, **terms.reason_to_park(target, job)))
+                save(connection, job, park(
+                    job, job.token, worker=terms.worker, now_ms=now_ms(), **terms.reason_to_park(target, job)
+                ))
                 continue
             rival = Rival(terms.arena.digest, *_incumbent(connection, target))
             if state is JobState.PASSED_ONCE:

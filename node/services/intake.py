@@ -20,7 +20,7 @@ import structlog
 from sqlalchemy import Connection
 
 from config.errors import IntakeError
-from intake.publish import PublishedBundle, publish
+from intake.publish import publish
 from intake.report import IntakeReport
 from node.jobs import Job, JobState, fail, park, transition
 from node.services.attempt_choice import TARGET_NOT_MEASURED, Terms
@@ -28,6 +28,7 @@ from node.services.context import NodeContext
 from node.services.copies import fail_if_copy
 from node.services.faults import job_fault
 from node.services.transport import TransportFailure, transport_failed
+from node.store.events import now_ms
 from node.store.evidence_rows import BundleRow, record_bundle, record_fetch
 from node.store.job_rows import Entry, claim, save
 from qualify.intake_runner import ScreenedBundle
@@ -95,8 +96,8 @@ class IntakeService:
                 failure = TransportFailure(error.code, error.message, error.code, seen, archive_digest)
                 return await context.store.write(transport_failed, job, failure, context.settings.intake)
             return await context.store.write(_refused, job, error, archive_digest)
-        bundle = await asyncio.to_thread(publish, screened.stream, screened.report, context.layout.bundles)
-        return await context.store.write(_accepted, context.terms, entry, screened.report, bundle, archive_digest)
+        await asyncio.to_thread(publish, screened.stream, screened.report, context.layout.bundles)
+        return await context.store.write(_accepted, context.terms, entry, screened.report, archive_digest)
 
 
 def _is_proved(error: IntakeError) -> bool:
@@ -124,8 +125,7 @@ def _refused(connection: Connection, job: Job, error: IntakeError, archive_diges
 
 
 def _accepted(
-    connection: Connection, terms: Terms, entry: Entry, report: IntakeReport, bundle: PublishedBundle,
-    archive_digest: str,
+    connection: Connection, terms: Terms, entry: Entry, report: IntakeReport, archive_digest: str
 ) -> Job:
     job, submission = entry
     record_fetch(
@@ -133,7 +133,7 @@ def _accepted(
     )
     record_bundle(connection, BundleRow(
         content_hash=submission.content_hash, bundle_id=report.bundle_id, target_id=report.target_id,
-        fingerprint=report.fingerprint, path=str(bundle.tree), report_path=str(bundle.report_path),
+        fingerprint=report.fingerprint,
     ))
     copied = fail_if_copy(connection, entry, fingerprint=report.fingerprint)
     if copied is not None:
@@ -143,7 +143,8 @@ def _accepted(
     }
     if terms.measured_target(report.target_id) is None:
         return save(connection, job, park(
-            job, job.token, worker=terms.worker, code=TARGET_NOT_MEASURED, parked_from=JobState.QUEUED.value,
+            job, job.token, worker=terms.worker, now_ms=now_ms(), code=TARGET_NOT_MEASURED,
+            parked_from=JobState.QUEUED.value,
             detail=f"the arena {terms.arena.id} does not measure {report.target_id}", **found,
         ))
     return save(connection, job, transition(

@@ -10,6 +10,7 @@ Invariants
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 
 import msgspec
@@ -17,6 +18,7 @@ import structlog
 from sqlalchemy import Connection
 
 from config.errors import GradeError, InternalError
+from intake.publish import open_published
 from node.jobs import Job, JobState, fail, transition
 from node.services.attempt_choice import Chosen, choose
 from node.services.attempt_process import Evidence, read_compressed, run_attempt
@@ -34,6 +36,7 @@ from node.store.evidence_rows import (
     seal_attempt,
 )
 from node.store.job_rows import save
+from node.store.layout import StateLayout
 from qualify.request import AttemptRequest, BundleRef
 from scoring.attempt import Reservation, read_attempt
 from scoring.grade import Verdict, grade
@@ -74,8 +77,9 @@ class QualificationService:
         log = structlog.get_logger().bind(submission=job.submission_id, role=chosen.attempt.role)
         log.info("attempt.started", attempt=chosen.attempt.attempt_id, target=job.target_id)
         try:
+            request = await asyncio.to_thread(self._request, chosen)
             evidence = await run_attempt(
-                self._request(chosen), self._folder(chosen),
+                request, context.layout.attempts / chosen.attempt.attempt_id,
                 on_sealed=lambda commitment: context.store.write(
                     seal_attempt, chosen.attempt.attempt_id, commitment
                 ),
@@ -93,7 +97,7 @@ class QualificationService:
         verdict = await asyncio.to_thread(grade, evidence.attempt, context.arena)
         if verdict.outcome == PASS and chosen.attempt.role == "reproduction":
             primary = await context.store.read(load_attempt, chosen.entry.job.primary_attempt)
-            problem = await asyncio.to_thread(_pair_problem, primary, evidence)
+            problem = await asyncio.to_thread(_pair_problem, context.layout.root / primary.path, primary, evidence)
             if problem:
                 raise InternalError(problem, "the two attempts are no independent pair")
         receipt = ""
@@ -103,33 +107,33 @@ class QualificationService:
         return await context.store.write(_settle_verdict, context, chosen, evidence, verdict, receipt)
 
     def _request(self, chosen: Chosen) -> AttemptRequest:
-        settings, submission = self._context.settings, chosen.entry.submission
+        """Return the request for an attempt. Raises what `intake.publish.open_published` raises; a damaged or missing
+        bundle is a fault of ours."""
+        settings, submission, layout = self._context.settings, chosen.entry.submission, self._context.layout
         arena = settings.qualify.arena
         return AttemptRequest(
             attempt_id=chosen.attempt.attempt_id,
             role="reproduction" if chosen.attempt.role == "reproduction" else "primary",
             target_id=chosen.attempt.target_id,
             arena=str(Path(arena).absolute()) if arena.endswith(".toml") else arena,
-            candidate=_reference(chosen.candidate),
-            incumbent=_reference(chosen.incumbent) if chosen.incumbent is not None else None,
+            candidate=_reference(layout, chosen.candidate),
+            incumbent=_reference(layout, chosen.incumbent) if chosen.incumbent is not None else None,
             reservation=Reservation(submission.block, submission.event_index, submission.hotkey),
             previous_attempt=chosen.attempt.previous_digest,
             waive=settings.sandbox.waive,
             arm_cores=settings.qualify.arm_cores,
         )
 
-    def _folder(self, chosen: Chosen) -> Path:
-        return self._context.layout.attempts / chosen.attempt.attempt_id
+
+def _reference(layout: StateLayout, bundle: BundleRow) -> BundleRef:
+    published = open_published(layout.bundles, bundle.content_hash)
+    return BundleRef(bundle.content_hash, str(published.tree), str(published.report_path))
 
 
-def _reference(bundle: BundleRow) -> BundleRef:
-    return BundleRef(bundle.content_hash, bundle.path, bundle.report_path)
-
-
-def _pair_problem(primary: AttemptRow, evidence: Evidence) -> str:
+def _pair_problem(path: Path, primary: AttemptRow, evidence: Evidence) -> str:
     """Return why the reproduction does not reproduce the primary attempt, as a code, or ""."""
     try:
-        first = read_attempt(read_compressed(Path(primary.path)), expected_digest=primary.digest)
+        first = read_attempt(read_compressed(path), expected_digest=primary.digest)
     except GradeError as error:
         return error.code
     return check_pair(first, evidence.attempt)
@@ -141,7 +145,8 @@ def _settle_verdict(
     """Store the graded attempt, its receipt and the job's move."""
     job, attempt = chosen.entry.job, load_attempt(connection, chosen.attempt.attempt_id)
     finish_attempt(connection, msgspec.structs.replace(
-        attempt, state="graded", path=evidence.path, digest=evidence.digest, outcome=verdict.outcome,
+        attempt, state="graded", path=os.path.relpath(evidence.path, context.layout.root), digest=evidence.digest,
+        outcome=verdict.outcome,
         code=verdict.code, blame=str(verdict.blame), reason=verdict.reason, lower_ppm=verdict.lower_ppm,
         upper_ppm=verdict.upper_ppm, launches=verdict.launches_used, receipt_digest=receipt,
         tree_digest=evidence.attempt.identity.candidate_tree_digest,

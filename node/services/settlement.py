@@ -25,7 +25,7 @@ from node.services.context import NodeContext
 from node.services.copies import fail_if_copy
 from node.services.receipts import ReceiptBook
 from node.store.crown_rows import crown_state, record_settlement
-from node.store.events import append_event
+from node.store.events import append_event, now_ms
 from node.store.evidence_rows import AttemptRow, load_attempt, record_receipt
 from node.store.job_rows import Entry, entries, save, unfinished
 from scoring.receipts import crown_statement
@@ -95,7 +95,7 @@ def clear(connection: Connection, catalog: TargetCatalog, worker: str) -> int:
             count += 1
         elif catalog.find(job.target_id) is None:
             save(connection, job, park(
-                job, job.token, worker=worker, code=TARGET_NOT_MEASURED,
+                job, job.token, worker=worker, now_ms=now_ms(), code=TARGET_NOT_MEASURED,
                 detail=f"{job.target_id} is no registered target any more",
             ))
             count += 1

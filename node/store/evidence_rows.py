@@ -20,14 +20,12 @@ PASS, FAIL = "PASS", "FAIL"
 
 
 class BundleRow(msgspec.Struct, frozen=True):
-    """One published bundle: `path` is its tree, `report_path` the canonical intake report."""
+    """One published bundle; where it lies follows from its content hash."""
 
     content_hash: str
     bundle_id: str
     target_id: str
     fingerprint: str
-    path: str
-    report_path: str
 
 
 class AttemptRow(msgspec.Struct, frozen=True):
@@ -44,7 +42,7 @@ class AttemptRow(msgspec.Struct, frozen=True):
     measured_against: str = ""  # submission ids of the live crowns over its members when it began, joined by ","
     previous_digest: str = ""
     commitment: str = ""
-    path: str = ""
+    path: str = ""  # of the evidence file, below the state folder
     digest: str = ""
     outcome: str = ""
     code: str = ""
@@ -74,7 +72,7 @@ def record_fetch(
 
 
 def record_bundle(connection: Connection, bundle: BundleRow) -> None:
-    """Note a published bundle; publishing the same content again changes nothing but the paths."""
+    """Note a published bundle. A newer report of the same bytes replaces what an older one said about them."""
     values = msgspec.structs.asdict(bundle)
     connection.execute(
         insert_or(bundles).values(**values, published_ms=now_ms())

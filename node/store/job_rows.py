@@ -96,10 +96,10 @@ def recover_all(connection: Connection) -> list[Job]:
 
 
 def unpark_all(connection: Connection, worker: str) -> list[Job]:
-    """Bring back every job that was parked under another arena or worker build."""
+    """Bring back every job that was parked under another arena or worker build, or has rested long enough."""
     moved = []
     for entry in entries(connection, JobState.PARKED):
-        back = unpark(entry.job, worker)
+        back = unpark(entry.job, worker, now_ms())
         if back is not None:
             moved.append(save(connection, entry.job, back))
     return moved

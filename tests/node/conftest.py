@@ -9,7 +9,6 @@ import pytest
 
 from config.settings import LogSettings
 from node import logs
-from node.services import qualification
 from node.store.engine import Store
 from node.store.layout import StateLayout
 from tests.node.judging import World
@@ -35,5 +34,5 @@ async def store(tmp_path: Path) -> AsyncIterator[Store]:
 def judging_world(store: Store, monkeypatch: pytest.MonkeyPatch) -> World:
     """A world whose attempts are made up."""
     made = World(store)
-    monkeypatch.setattr(qualification, "run_attempt", made.run_attempt)
+    made.install(monkeypatch)
     return made

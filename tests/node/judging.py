@@ -8,11 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
 from config.canonical import sha256_hex
 from config.settings import QualifySettings, Settings
 from config.target_catalog import load_catalog
+from intake.publish import PublishedBundle
 from node.jobs import Job, JobState, transition
+from node.services import qualification
 from node.services.attempt_choice import choose
 from node.services.attempt_process import Evidence
 from node.services.context import NodeContext
@@ -47,6 +50,14 @@ class World:
         self.gains: dict[str, float] = {}  # content hash -> gain; default FAST
         self.faults: list[Exception] = []
         self.changes: dict[str, Any] = {}
+
+    def install(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Put the made-up referee and bundle store in place of the real ones."""
+        monkeypatch.setattr(qualification, "run_attempt", self.run_attempt)
+        monkeypatch.setattr(
+            qualification, "open_published",
+            lambda store, content_hash: PublishedBundle(content_hash, store / content_hash, store / "report.json"),
+        )
 
     async def run_attempt(
         self,
@@ -101,7 +112,7 @@ class World:
             await self.move(job, JobState.QUEUED, target_id=target, fingerprint=sha256_hex(one.content_hash.encode()))
             await self.store.write(
                 record_bundle,
-                BundleRow(one.content_hash, "bundle", target, "", f"/bundles/{one.content_hash}", "/report"),
+                BundleRow(one.content_hash, "bundle", target, ""),
             )
 
     async def move(self, job: Job, to: JobState, **changes: Any) -> Job:

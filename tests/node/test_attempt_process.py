@@ -185,6 +185,18 @@ async def test_deadline_kills_the_whole_group(program, tmp_path: Path) -> None: 
     await _gone((tmp_path / "attempt" / "pids").read_text().split())
 
 
+async def test_a_stop_leaves_no_process(program, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    """Cancelling an attempt kills its process group before the cancellation goes on."""
+    program("(out / 'pids').write_text(str(os.getpid()))\ntime.sleep(600)\n")
+    attempt = asyncio.create_task(run(tmp_path, []))
+    marker = tmp_path / "attempt" / "pids"
+    await until(lambda: marker.exists() and bool(marker.read_text()))
+    attempt.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await attempt
+    assert not _alive(marker.read_text())
+
+
 async def test_the_process_dies_with_the_node(program, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     """When the node is killed, so is the process that measures."""
     program("(out / 'pids').write_text(str(os.getpid()))\ntime.sleep(600)\n")

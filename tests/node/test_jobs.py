@@ -9,6 +9,7 @@ import pytest
 from config.errors import InternalError
 from node.jobs import (
     FINAL,
+    PARKED_REST_MS,
     TRANSITIONS,
     WORKING,
     Job,
@@ -101,13 +102,23 @@ def test_faults_delay_then_park(state: JobState) -> None:
     assert (parked.state, parked.parked_from, parked.parked_on) == (JobState.PARKED, pickup_state(current), "w")
 
 
-def test_parked_jobs_come_back_by_themselves() -> None:
-    """A parked job stays while the worker build is the same and returns, with a fresh budget, when it differs."""
-    parked = job(JobState.PARKED, parked_from="passed_once", parked_on="w", faults=3, code="X", detail="y")
-    assert unpark(parked, "w") is None
-    back = unpark(parked, "new")
-    assert back is not None
-    assert (back.state, back.faults, back.code, back.parked_on) == (JobState.PASSED_ONCE, 0, "", "")
+@pytest.mark.parametrize(
+    ("worker", "now_ms", "back"),
+    [("w", 5, False), ("new", 5, True), ("w", 5 + PARKED_REST_MS, True), ("w", 5 - 2 * PARKED_REST_MS, True)],
+    ids=["same build", "other build", "rested", "clock jumped back"],
+)
+def test_parked_jobs_come_back_by_themselves(worker: str, now_ms: int, back: bool) -> None:
+    """A parked job returns with another worker build, or after its rest, with a fresh budget."""
+    parked = job(
+        JobState.PARKED, parked_from="passed_once", parked_on="w", faults=3, code="X", detail="y",
+        not_before_ms=5 + PARKED_REST_MS,
+    )
+    returned = unpark(parked, worker, now_ms)
+    assert (returned is not None) == back
+    if returned is not None:
+        assert (returned.state, returned.faults, returned.code, returned.parked_on) == (
+            JobState.PASSED_ONCE, 0, "", "",
+        )
 
 
 def test_failure_blames_the_miner_unless_told() -> None:

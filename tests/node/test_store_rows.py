@@ -7,10 +7,10 @@ import pytest
 from sqlalchemy import Connection, select
 
 from config.errors import InternalError
-from node.jobs import JobState, RetryBudget, StaleTokenError, transition
+from node.jobs import JobState, RetryBudget, StaleTokenError, park, transition
 from node.store.crown_rows import all_crowns, crown_state, record_settlement
 from node.store.engine import Store
-from node.store.events import verify_chain
+from node.store.events import now_ms, verify_chain
 from node.store.evidence_rows import (
     AttemptRow,
     failed_before,
@@ -93,7 +93,7 @@ async def test_restart_recovers_and_unparks(store: Store) -> None:
     await store.write(
         save,
         second.job,
-        transition(second.job, JobState.PARKED, second.job.token, parked_from="reserved", parked_on="old"),
+        park(second.job, second.job.token, worker="old", now_ms=now_ms(), code="X", detail=""),
     )
     assert [job.state for job in await store.write(recover_all)] == [JobState.RESERVED]
     assert await store.write(unpark_all, "old") == []
@@ -227,6 +227,4 @@ def _count(connection: Connection) -> int:
 
 
 async def _in_a_moment(store: Store) -> int:
-    from node.store.events import now_ms
-
     return now_ms() + 30_000

@@ -88,8 +88,7 @@ def _create_evidence() -> None:
     _index("fetches", "submission_id")
     _create(
         "bundles", _key("content_hash", sa.Text),
-        *_text("bundle_id", "target_id", "fingerprint", "path", "report_path"), *_number("published_ms"),
-        key="content_hash",
+        *_text("bundle_id", "target_id", "fingerprint"), *_number("published_ms"), key="content_hash",
     )
     _create(
         "attempts", _key("attempt_id", sa.Text),
