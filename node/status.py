@@ -8,6 +8,7 @@ Invariants
 
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
 
 import msgspec
@@ -151,7 +152,7 @@ def read_status(state_dir: str | Path) -> NodeStatus:
     try:
         with engine.connect() as connection, connection.begin():
             return _read(connection, layout)
-    except SQLAlchemyError as error:
+    except (SQLAlchemyError, sqlite3.Error) as error:
         raise HostError(
             "STORE_UNUSABLE", f"the database {layout.database} cannot be read: {getattr(error, 'orig', error)}",
             hint="check that the folder is readable; a node that starts for the first time needs a moment",

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sqlite3
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
@@ -96,7 +97,7 @@ class Store:
                 self._connection = self._engine.connect()
             with self._connection.begin():
                 return work(self._connection, *arguments, **keywords)
-        except SQLAlchemyError as error:
+        except (SQLAlchemyError, sqlite3.Error) as error:  # the driver's own errors come from `_configure`
             raise HostError(
                 "STORE_UNUSABLE", f"the database {self.layout.database} failed: {_reason(error)}",
                 hint="check the disk (free space, permissions); the node goes on by itself once it works again",
@@ -142,5 +143,5 @@ def _bind(connection: Connection, genesis_hash: str, netuid: int) -> None:
         )
 
 
-def _reason(error: SQLAlchemyError) -> str:
+def _reason(error: Exception) -> str:
     return str(getattr(error, "orig", None) or error).splitlines()[0]

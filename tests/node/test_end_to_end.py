@@ -64,9 +64,9 @@ source = "kernel.py"
 entry = "rmsnorm"
 dtypes = ["bfloat16"]
 """
-# The stock implementation fills several temporaries of more than 32 MiB per call, each with fresh pages; working in small
-# pieces is many times faster, so that the measurement is quick and sure even on a busy machine. (The arena's alpha is
-# lenient for the same reason.)
+# The stock implementation fills several temporaries of more than 32 MiB per call, each with fresh pages; working in
+# small pieces is many times faster, so that the measurement is quick and sure even on a busy machine. (The arena's
+# alpha is lenient for the same reason.)
 FAST = """
 import torch
 

@@ -73,6 +73,17 @@ async def test_database_errors_stay_inside(store: Store) -> None:
     assert caught.value.code == "STORE_UNUSABLE"
 
 
+async def test_damaged_database_is_one_error(tmp_path: Path) -> None:
+    """A file that is no database is reported as such and not touched; the lock is given back."""
+    layout = StateLayout.at(tmp_path)
+    layout.database.write_bytes(b"no database " * 1000)
+    with pytest.raises(HostError) as caught:
+        await Store.open(layout)
+    assert caught.value.code == "STORE_UNUSABLE"
+    assert layout.database.read_bytes().startswith(b"no database")
+    assert read_holder(layout.lock) is None
+
+
 async def test_second_process_is_refused(store: Store) -> None:
     """Another process on the same folder is refused with the pid of the holder."""
     script = (
