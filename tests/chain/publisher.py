@@ -1,4 +1,4 @@
-"""A weight publisher that dies by SIGKILL at a chosen point; `test_publication_kill.py` runs it in its own processes."""
+"""A weight publisher that dies by SIGKILL at a chosen point; `test_publication_kill.py` runs it as a process."""
 
 from __future__ import annotations
 
