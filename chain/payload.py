@@ -5,7 +5,8 @@
 Invariants
 1. There is exactly one byte string per payload: decoding accepts only what encoding would have written.
 2. A payload is at most 1024 bytes; the hash is 64 lower-case hex characters; the URL obeys `config.urls`.
-3. A payment pointer names a block > 0 and an extrinsic index >= 0; booleans are not integers here.
+3. A payment pointer names a block > 0 and an extrinsic index >= 0, both of at most 32 bits as in the runtime; booleans are
+   not integers here.
 4. Decoding never raises, whatever it is given: it returns a `PayloadRefusal` with a stable code.
 5. The order of checks is fixed, so the same bytes always get the same code.
 """
@@ -21,7 +22,7 @@ from config.errors import ConfigurationError
 from config.limits import CHAIN
 from config.urls import url_problem
 
-_LARGEST_INTEGER = 2**64 - 1  # block numbers and indices beyond this cannot exist on the chain
+_LARGEST_INTEGER = 2**32 - 1  # the runtime counts blocks and extrinsics in 32 bits; stores take 63
 
 
 class Payload(msgspec.Struct, frozen=True):
