@@ -38,6 +38,12 @@ class Definition(NamedTuple):
     name: str
 
 
+class Module(NamedTuple):
+    """A module, package or namespace of the bundle."""
+
+    dotted: tuple[str, ...]
+
+
 class Fingerprint(NamedTuple):
     """`digest` of the whole bundle and one sorted `pieces` digest per implementation row."""
 
@@ -47,7 +53,7 @@ class Fingerprint(NamedTuple):
 
 def fingerprint(ops: Iterable[Op], trees: Mapping[str, ast.Module], modules: LocalModules) -> Fingerprint:
     """Fingerprint a bundle from its rows and the syntax trees of its reachable files."""
-    files = {path: _File(tree) for path, tree in trees.items()}
+    files = {path: _File(path, tree) for path, tree in trees.items()}
     rows = sorted({(op.slot, _piece(op, files, modules)) for op in ops})
     digest = domain_digest("cacheon.fingerprint", [list(row) for row in rows])
     return Fingerprint(digest, tuple(sorted(piece for _, piece in rows)))
@@ -65,8 +71,8 @@ def _piece(op: Op, files: Mapping[str, _File], modules: LocalModules) -> str:
 class _File:
     """The top-level definitions of one file: name -> the statements that bind it."""
 
-    def __init__(self, tree: ast.Module) -> None:
-        self.scopes = Scopes(tree)
+    def __init__(self, path: str, tree: ast.Module) -> None:
+        self.scopes = Scopes(tree, path)
         self.defined: dict[str, list[ast.stmt]] = {}
         self.effects: list[ast.stmt] = []  # statements that run at import and bind nothing
         for statement in tree.body:
@@ -87,6 +93,7 @@ class _Writer:
         self._modules = modules
         self._tokens: list[str] = []
         self._order: dict[Definition, int] = {}
+        self._known: dict[Definition, Definition | Module | str] = {}
         self._pending: list[Definition] = []
         self._written: set[int] = set()
 
@@ -95,13 +102,12 @@ class _Writer:
 
     def finish(self) -> list[str]:
         """Return all tokens, after following every reference."""
-        paths: list[str] = []
+        paths: dict[str, None] = {}
         position = 0
         while position < len(self._pending):
             definition = self._pending[position]
             position += 1
-            if definition.path not in paths:
-                paths.append(definition.path)
+            paths[definition.path] = None
             self._tokens.append(f"define:{self._order[definition]}")
             for statement in self._files[definition.path].defined[definition.name]:
                 self._write_once(definition.path, statement)
@@ -126,49 +132,64 @@ class _Writer:
     def _global(self, path: str, name: str, attributes: list[str] | None = None) -> str:
         """Resolve a top-level name; consumes leading `attributes` that only walk through modules of the bundle."""
         attributes = attributes if attributes is not None else []
-        found = self._resolve(path, name, set())
-        while isinstance(found, tuple) and not isinstance(found, Definition) and attributes:
-            found = self._member(found, attributes.pop(0), set())
+        found = self._resolve(path, name)
+        while isinstance(found, Module) and attributes:
+            found = self._member(found.dotted, attributes.pop(0))
         if isinstance(found, Definition):
             if found not in self._order:
                 self._order[found] = len(self._order)
                 self._pending.append(found)
             return f"g{self._order[found]}"
-        return found if isinstance(found, str) else f"module:{len(found)}"
+        return found if isinstance(found, str) else "module"
 
-    def _resolve(self, path: str, name: str, seen: set[tuple[str, str]]) -> Definition | tuple[str, ...] | str:
-        """Return a definition, a module of the bundle (its dotted name), or the text of anything else."""
-        file = self._files.get(path)
-        if file is None or (path, name) in seen:
-            return f"n:{name}"
-        seen.add((path, name))
-        if name in file.defined:
-            return Definition(path, name)
-        imported = sorted(file.scopes.module.imports.get(name, ()))
+    def _resolve(self, path: str, name: str) -> Definition | Module | str:
+        """Return a definition, a module of the bundle, or the text of anything else."""
+        start = Definition(path, name)
+        seen: set[Definition] = set()
+        where: Definition | Module | str = start
+        while isinstance(where, Definition) and where not in self._known:
+            if where in seen:
+                where = f"n:{name}"  # files that import a name from each other in a circle
+                break
+            seen.add(where)
+            step = self._step(where)
+            if step == where:
+                break
+            where = step
+        final = self._known.get(where, where) if isinstance(where, Definition) else where
+        self._known.update(dict.fromkeys(seen, final))
+        return final
+
+    def _step(self, place: Definition) -> Definition | Module | str:
+        """Follow one import; a name that is defined where it is asked for is its own answer."""
+        file = self._files.get(place.path)
+        if file is None:
+            return f"n:{place.name}"
+        if place.name in file.defined:
+            return place
+        imported = sorted(file.scopes.module.imports.get(place.name, ()))
         if not imported:
-            return f"n:{name}"
+            return f"n:{place.name}"
         dotted = imported[0].path
         level = len(dotted) - len(dotted.lstrip("."))
         parts = tuple(part for part in dotted.split(".") if part)
         if level:
-            package = tuple(path.split("/")[:-1])
+            package = tuple(place.path.split("/")[:-1])
             parts = package[: len(package) - (level - 1)] + parts
         elif not self._modules.is_local(parts[0]):
             return f"x:{dotted}"
         if self._modules.find(parts) is not None or self._modules.is_namespace(parts):
-            return parts
-        return self._member(parts[:-1], parts[-1], seen)
+            return Module(parts)
+        target = self._modules.find(parts[:-1])
+        return f"n:{place.name}" if target is None else Definition(target, parts[-1])
 
-    def _member(
-        self, module: tuple[str, ...], name: str, seen: set[tuple[str, str]]
-    ) -> Definition | tuple[str, ...] | str:
-        inner = (*module, name)
+    def _member(self, module: tuple[str, ...], name: str) -> Definition | Module | str:
         target = self._modules.find(module)
         if target is not None and target in self._files and name in self._files[target].defined:
             return Definition(target, name)
-        if self._modules.find(inner) is not None:
-            return inner
-        return self._resolve(target, name, seen) if target is not None else f"n:{name}"
+        if self._modules.find((*module, name)) is not None or self._modules.is_namespace((*module, name)):
+            return Module((*module, name))
+        return f"n:{name}" if target is None else self._resolve(target, name)
 
 
 class _Body:

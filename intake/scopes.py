@@ -14,8 +14,11 @@ from __future__ import annotations
 import ast
 from typing import NamedTuple
 
-from intake.syntax import children, dotted_name
+from config.limits import INTAKE
+from intake.syntax import children, dotted_name, too_complex
 
+_STEPS = 10 * INTAKE.syntax_depth  # aliases followed from one name
+_ATTRIBUTES = INTAKE.path_depth  # attributes remembered along a chain of aliases
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
@@ -39,6 +42,11 @@ class Scope:
         self.aliases: dict[str, list[ast.AST]] = {}
         self.elsewhere: dict[str, str] = {}  # name -> "global" or "nonlocal"
 
+    def alias_chains(self, name: str) -> list[tuple[str, tuple[str, ...]]]:
+        """Return what `name` is an alias of, as (root name, attribute names)."""
+        chains = (dotted_name(value) for value in self.aliases.get(name, ()))
+        return [(chain[0].id, tuple(chain[1])) for chain in chains if chain is not None]
+
     @property
     def is_class(self) -> bool:
         """Whether this is the body of a class, which inner functions do not see."""
@@ -50,27 +58,93 @@ class Scope:
         return isinstance(self.node, (*_FUNCTIONS, *_COMPREHENSIONS))
 
 
+Binding = tuple[Scope, str]
+
+
 class Scopes:
     """All scopes of one syntax tree."""
 
-    def __init__(self, tree: ast.Module) -> None:
+    def __init__(self, tree: ast.Module, path: str) -> None:
+        self._path = path
         self.module = Scope(tree, None)
         self._by_node: dict[int, Scope] = {id(tree): self.module}
+        self._resolved: dict[Binding, frozenset[ImportedName]] = {}
+        self._reaching_import: set[Binding] | None = None
         for child in children(tree):
             self._bind(child, self.module)
 
     def adopt(self, expression: ast.expr) -> None:
-        """Add an expression that is evaluated at module level, such as the text of an annotation."""
+        """Add an expression that is evaluated at module level and binds no name there."""
         self._bind(expression, self.module)
 
     def of(self, node: ast.AST) -> Scope:
         """Return the scope that `node` (a module, class, function or comprehension) opens."""
         return self._by_node[id(node)]
 
-    def resolve(self, name: str, scope: Scope) -> set[ImportedName]:
-        """Return every import that `name` may mean in `scope`; empty for a name that holds none."""
+    def resolve(self, name: str, scope: Scope) -> frozenset[ImportedName]:
+        """Return every import that `name` may mean in `scope`; empty for a name that holds none.
+
+        Raises `IntakeError` (PYTHON_TOO_COMPLEX) when aliases are too entangled to be followed.
+        """
+        key = (scope, name)
+        known = self._resolved.get(key)
+        if known is None:
+            known = self._resolved[key] = self._follow(name, scope)
+        return known
+
+    def _follow(self, name: str, scope: Scope) -> frozenset[ImportedName]:
         found: set[ImportedName] = set()
-        self._collect(name, scope, found, set())
+        pending: list[tuple[str, Scope, tuple[str, ...]]] = [(name, scope, ())]
+        seen: set[tuple[str, Scope, tuple[str, ...]]] = set()
+        while pending:
+            current_name, current_scope, attributes = pending.pop()
+            for home in self._visible(current_name, current_scope):
+                step = (current_name, home, attributes)
+                if step in seen or (home, current_name) not in self._reaching():
+                    continue
+                seen.add(step)
+                if len(seen) > _STEPS:
+                    raise too_complex(self._path)
+                for origin in home.imports.get(current_name, ()):
+                    path = ".".join([origin.path, *attributes])
+                    found.add(ImportedName(origin.name, path, origin.is_module and not attributes))
+                for root, more in home.alias_chains(current_name):
+                    # What is nearest to the import decides; the rest may be cut off.
+                    pending.append((root, home, (*more, *attributes)[:_ATTRIBUTES]))
+        return frozenset(found)
+
+    def _reaching(self) -> set[Binding]:
+        """Return the bindings from which some import can be reached; the others are nobody's concern."""
+        if self._reaching_import is not None:
+            return self._reaching_import
+        uses: dict[Binding, list[Binding]] = {}
+        pending: list[Binding] = []
+        for scope in self._by_node.values():
+            pending += [(scope, name) for name in scope.imports]
+            for name in scope.aliases:
+                for root, _ in scope.alias_chains(name):
+                    for home in self._visible(root, scope):
+                        uses.setdefault((home, root), []).append((scope, name))
+        reached: set[Binding] = set()
+        while pending:
+            binding = pending.pop()
+            if binding not in reached:
+                reached.add(binding)
+                pending += uses.get(binding, ())
+        self._reaching_import = reached
+        return reached
+
+    def _visible(self, name: str, scope: Scope) -> list[Scope]:
+        """Return the scopes whose binding of `name` may be the one that `scope` sees."""
+        found: list[Scope] = []
+        current: Scope | None = scope
+        while current is not None:
+            visible = current is scope or not current.is_class
+            if visible and (name in current.imports or name in current.aliases):
+                found.append(current)
+            if current.is_static and name in current.bound and name not in current.elsewhere:
+                break
+            current = self.module if current.elsewhere.get(name) == "global" else current.parent
         return found
 
     def is_function_local(self, name: str, scope: Scope) -> bool:
@@ -88,35 +162,6 @@ class Scopes:
             current = current.parent
         return None
 
-    def _collect(self, name: str, scope: Scope, found: set[ImportedName], seen: set[tuple[int, str]]) -> None:
-        current: Scope | None = scope
-        while current is not None:
-            visible = current is scope or not current.is_class
-            if visible and (name in current.imports or name in current.aliases):
-                if (id(current), name) in seen:
-                    return
-                seen.add((id(current), name))
-                found |= current.imports.get(name, set())
-                for value in current.aliases.get(name, ()):
-                    self._collect_alias(value, current, found, seen)
-            if current.is_static and name in current.bound and name not in current.elsewhere:
-                return
-            current = self.module if current.elsewhere.get(name) == "global" else current.parent
-
-    def _collect_alias(
-        self, value: ast.AST, scope: Scope, found: set[ImportedName], seen: set[tuple[int, str]]
-    ) -> None:
-        chain = dotted_name(value)
-        if chain is None:
-            return
-        root, attributes = chain
-        origins: set[ImportedName] = set()
-        self._collect(root.id, scope, origins, seen)
-        for origin in origins:
-            found.add(
-                ImportedName(origin.name, ".".join([origin.path, *attributes]), origin.is_module and not attributes)
-            )
-
     def _bind(self, node: ast.AST, scope: Scope) -> None:
         if isinstance(node, _FUNCTIONS):
             self._bind_function(node, scope)
@@ -128,6 +173,8 @@ class Scopes:
         elif isinstance(node, ast.Import | ast.ImportFrom):
             self._bind_import(node, scope)
         elif isinstance(node, ast.Global | ast.Nonlocal):
+            if scope is self.module:
+                return  # says nothing at module level
             # Declared before use, by the language's own rule, so later bindings see it.
             kind = "global" if isinstance(node, ast.Global) else "nonlocal"
             scope.elsewhere.update(dict.fromkeys(node.names, kind))

@@ -104,7 +104,7 @@ class _Scanner:
     """Walks one tree with the current scope at hand."""
 
     def __init__(self, path: str, tree: ast.Module, modules: LocalModules, findings: Findings) -> None:
-        self.scopes = Scopes(tree)
+        self.scopes = Scopes(tree, path)
         self.local_uses: list[LocalUse] = []
         self._path = path
         self._tree = tree
@@ -488,7 +488,11 @@ class _Scanner:
             except IntakeError as error:
                 self._refuse(error.code, error.message, part, error.hint)
                 continue
-            if expression is not None:
+            if expression is None:
+                continue
+            if any(isinstance(inner, ast.NamedExpr) for inner in walk(expression)):
+                self._refuse("SCAN_NAME", "an annotation may not assign.", part)
+            else:
                 self.scopes.adopt(expression)
                 self._annotation(expression, self.scopes.module)
 

@@ -38,7 +38,7 @@ def parse_python(path: str, data: bytes | memoryview, limits: IntakeLimits = INT
     raw = bytes(data)
     _check_encoding(path, raw)
     if len(raw) > limits.text_file_bytes or _punctuation(raw) > limits.source_punctuation:
-        raise _too_complex(path)
+        raise too_complex(path)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # an odd escape sequence is the miner's taste, not our event
@@ -54,7 +54,7 @@ def parse_python(path: str, data: bytes | memoryview, limits: IntakeLimits = INT
             location=SourceLocation(path, error.lineno or 0),
         ) from None
     except (RecursionError, MemoryError, ValueError, OverflowError):
-        raise _too_complex(path) from None
+        raise too_complex(path) from None
     _check_size(path, tree, limits, limits.syntax_depth)
     return tree
 
@@ -71,7 +71,7 @@ def parse_expression(text: str, line: int, limits: IntakeLimits = INTAKE) -> ast
     except (SyntaxError, ValueError):
         return None
     except (RecursionError, MemoryError, OverflowError):
-        raise _too_complex("", line) from None
+        raise too_complex("", line) from None
     # Annotations nest inside their function, so they get a part of the bound only.
     _check_size("", tree, limits, limits.syntax_depth // 4)
     for node in walk(tree.body):
@@ -171,11 +171,11 @@ def _check_size(path: str, tree: ast.mod, limits: IntakeLimits, depth: int) -> N
     for _ in range(depth + 1):
         count += len(level)
         if count > limits.syntax_nodes:
-            raise _too_complex(path)
+            raise too_complex(path)
         level = [child for node in level for child in children(node)]
         if not level:
             return
-    raise _too_complex(path, line_of(level[0]))
+    raise too_complex(path, line_of(level[0]))
 
 
 def _encoding(path: str, complaint: str, line: int) -> IntakeError:
@@ -187,7 +187,8 @@ def _encoding(path: str, complaint: str, line: int) -> IntakeError:
     )
 
 
-def _too_complex(path: str, line: int = 0) -> IntakeError:
+def too_complex(path: str, line: int = 0) -> IntakeError:
+    """Return the refusal of a file that is too large or too deeply nested to be scanned."""
     return IntakeError(
         "PYTHON_TOO_COMPLEX",
         "the file is too large or too deeply nested to be scanned.",

@@ -56,6 +56,10 @@ REFUSED = {
     "module through a lambda": "import numpy\nf = lambda: numpy\n",
     "alias of a loader": "import torch\nj = torch.jit\nj.load('x')\n",
     "alias chain": "import torch\nt = torch\nj = t.jit\nk = j\nk.load('x')\n",
+    "alias rebound to its member": "import torch\nt = torch\nt = t.jit\nt.load('x')\n",
+    "alias of two members": "import torch\nc = torch\na = c.jit\nb = c.hub\nz = a\nz = b\nz.list('x')\n",
+    "global at module level": "import os\nglobal os\nos.listdir('.')\n",
+    "walrus in an annotation": "def f(x: '(a := b)'):\n    pass\n",
     "loader container as value": "import torch\nf = (torch.jit,)\n",
     "alias by walrus": "import torch\nf = (t := torch)\n",
     "import as other name": "import torch as t\nt.load('x')\n",
@@ -141,6 +145,10 @@ ACCEPTED = {
     ),
     "scaled matmul": "import torch\ndef f(a, b):\n    return torch._scaled_mm(a, b)\n",
     "utf-8 cookie": "# -*- coding: utf-8 -*-\nx = 1\n",
+    "walking a structure": (
+        "import torch\nnode = torch.empty(1)\n" + "".join(f"node = node.a{i}\n" for i in range(9)) + "node.x = [node]\n"
+    ),
+    "many plain aliases": "a0 = 1\n" + "".join(f"a{i + 1} = a{i}\n" for i in range(3000)) + "b = [a3000]\n",
     "local state": (
         "import torch\ncache = {}\ndef f(x):\n    cache[x.shape] = torch.empty(1)\n    cache[x.shape][0] = 1\n"
     ),
@@ -196,6 +204,7 @@ def test_every_breach_is_reported_once_with_its_line() -> None:
         "x = [" + "1," * 900_000 + "]\n",
         "x = 9" + "9" * 5000 + "\n",
         "def f(x: '" + "a" + ".b" * 5000 + "'):\n  pass\n",
+        "import torch\n" + "".join(f"a = a.b{i}\na = torch.c{i}\n" for i in range(40)) + "a.x\n",
     ],
 )
 def test_sources_made_to_exhaust_the_scan_are_refused(source: str) -> None:
