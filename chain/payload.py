@@ -5,8 +5,8 @@
 Invariants
 1. There is exactly one byte string per payload: decoding accepts only what encoding would have written.
 2. A payload is at most 1024 bytes; the hash is 64 lower-case hex characters; the URL obeys `config.urls`.
-3. A payment pointer names a block > 0 and an extrinsic index >= 0, both of at most 32 bits as in the runtime; booleans are
-   not integers here.
+3. A payment pointer names a block > 0 and an extrinsic index >= 0, both of at most 32 bits as in the runtime; booleans
+   are not integers here.
 4. Decoding never raises, whatever it is given: it returns a `PayloadRefusal` with a stable code.
 5. The order of checks is fixed, so the same bytes always get the same code.
 """

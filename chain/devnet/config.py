@@ -8,6 +8,7 @@ Invariants
 from __future__ import annotations
 
 import ipaddress
+import math
 from pathlib import Path
 
 import msgspec
@@ -51,10 +52,11 @@ class DevnetConfig(msgspec.Struct, frozen=True, kw_only=True):
                 f"the devnet listens on loopback addresses only, not on {self.host!r}.",
                 hint="use 127.0.0.1 or ::1; put a tunnel in front of it to reach it from elsewhere",
             )
-        if not 0 <= self.port <= 65_535 or self.block_time < 0 or self.finality_lag < 0 or self.keep_state < 0:
+        timing = math.isfinite(self.block_time) and self.block_time >= 0
+        if not timing or not 0 <= self.port <= 65_535 or self.finality_lag < 0 or self.keep_state < 0:
             raise ConfigurationError(
                 "DEVNET_SETTINGS_INVALID",
-                "port, block time, finality lag and kept states must not be negative, and a port is at most 65535.",
+                "port, block time, finality lag and kept states are finite and not negative; a port is at most 65535.",
             )
 
     @property

@@ -68,14 +68,22 @@ class Genesis(SubnetSpec, frozen=True, forbid_unknown_fields=True, kw_only=True)
         return domain_digest("cacheon.devnet.genesis", msgspec.to_builtins(self))
 
 
+_DOCUMENT_LIMIT = 2**24
+
+
 def load_genesis(path: Path) -> Genesis:
     """Read a genesis document; raises `ConfigurationError` (GENESIS_UNREADABLE or GENESIS_INVALID)."""
     try:
-        data = path.read_bytes()
+        with path.open("rb") as file:
+            data = file.read(_DOCUMENT_LIMIT + 1)
     except OSError as error:
         raise ConfigurationError(
             "GENESIS_UNREADABLE", f"cannot read the genesis document: {error.strerror}.", location=_at(path)
         ) from error
+    if len(data) > _DOCUMENT_LIMIT:
+        raise ConfigurationError(
+            "GENESIS_INVALID", f"the genesis document has more than {_DOCUMENT_LIMIT} bytes.", location=_at(path)
+        )
     try:
         return msgspec.json.decode(data, type=Genesis)
     except msgspec.MsgspecError as error:

@@ -15,8 +15,10 @@ Invariants
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
+import stat
 import zlib
 from collections.abc import Iterator
 from hashlib import blake2b
@@ -134,8 +136,9 @@ class Journal:
             while written < len(data):
                 written += os.pwrite(self._descriptor, data[written:], self._end + written)
         except OSError as error:
-            self._truncate()
-            raise _unwritable(self.path, error) from error
+            with contextlib.suppress(OSError):  # a torn record is cut off at the next load, too
+                self._truncate()
+            raise _unwritable(self.path, str(error.strerror)) from error
         self._end += len(data)
 
     def _truncate(self) -> None:
@@ -154,7 +157,10 @@ def _open_locked(path: Path) -> int:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
-        raise _unwritable(path, error) from error
+        raise _unwritable(path, str(error.strerror)) from error
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise _unwritable(path, "it is not a regular file")
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
@@ -167,9 +173,9 @@ def _open_locked(path: Path) -> int:
     return descriptor
 
 
-def _unwritable(path: Path, error: OSError) -> HostError:
+def _unwritable(path: Path, why: str) -> HostError:
     return HostError(
         "STATE_UNWRITABLE",
-        f"cannot write the state file {path}: {error.strerror}.",
+        f"cannot write the state file {path}: {why}.",
         hint="choose a folder this user can write to, on a disk with free space",
     )

@@ -74,6 +74,8 @@ def test_malformed_documents(tmp_path: Path, text: str, code: str) -> None:
         load_genesis(path)
     assert caught.value.code == code
     assert caught.value.location is not None
+    with pytest.raises(ConfigurationError, match="more than"):
+        load_genesis(Path("/dev/zero"))
     with pytest.raises(ConfigurationError) as missing:
         load_genesis(tmp_path / "nowhere.json")
     assert missing.value.code == "GENESIS_UNREADABLE"

@@ -134,6 +134,16 @@ def test_unwritable_place_is_refused(tmp_path: Path) -> None:
     assert refusal(config(tmp_path / "file" / "chain.state")) == "STATE_UNWRITABLE"
 
 
+@pytest.mark.parametrize("place", ["/dev/null", "/dev/full", "pipe", "folder"])
+def test_a_state_file_must_be_a_regular_file(tmp_path: Path, place: str) -> None:
+    """What cannot keep a chain is refused, instead of losing it in silence."""
+    if place == "pipe":
+        os.mkfifo(tmp_path / place)
+    if place == "folder":
+        (tmp_path / place).mkdir()
+    assert refusal(config(tmp_path / place)) == "STATE_UNWRITABLE"
+
+
 def test_full_disk_leaves_the_chain_as_it_was(stored: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """When a block cannot be written it does not exist: no announcement, no partial record."""
     data = stored.read_bytes()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,17 @@ def test_only_loopback_addresses(host: str) -> None:
     assert caught.value.code == "DEVNET_SETTINGS_INVALID"
 
 
-@pytest.mark.parametrize("change", [{"port": 70_000}, {"port": -1}, {"block_time": -1.0}, {"finality_lag": -1}])
+NUMBERS = [
+    {"port": 70_000},
+    {"port": -1},
+    {"block_time": -1.0},
+    {"block_time": math.nan},
+    {"block_time": math.inf},
+    {"finality_lag": -1},
+]
+
+
+@pytest.mark.parametrize("change", NUMBERS)
 def test_impossible_numbers(change: dict[str, Any]) -> None:
     """Negative and too large numbers are refused."""
     with pytest.raises(ConfigurationError):
