@@ -52,7 +52,7 @@ def main(fds: tuple[int, ...], argument: bytes) -> None:
     control, inputs, outputs = fds
     plan = decode_plan(argument)
     hello = bytes.fromhex(plan.hello)
-    _keep_freed_memory()
+    _settle_heap()
     torch.set_num_threads(plan.threads)
     torch.set_grad_enabled(False)
     slot = find_slot(plan.slot)
@@ -72,22 +72,33 @@ def main(fds: tuple[int, ...], argument: bytes) -> None:
         _send(control, _serve(call, entries, slot, DTYPES[plan.dtype], memory))
 
 
-def _keep_freed_memory() -> None:
-    """Make the C allocator keep what is freed, so that no call pays, by luck of the heap's layout, for its pages anew.
+def _settle_heap() -> None:
+    """Bring the C allocator into the state of a process that has served for long, the same for every role.
 
-    A serving process reaches that state by itself; a process that lives for a few calls may or may not.
+    Otherwise a call pays, by luck of the heap's layout, for fresh pages or for temporaries that lie badly to each
+    other, and that luck goes with the code that was loaded, so equal code in two bundles would differ by percents.
     """
     libc = ctypes.CDLL(None)
-    libc.mallopt(_M_MMAP_THRESHOLD, 32 << 20)  # the largest value the allocator takes
-    libc.mallopt(_M_TRIM_THRESHOLD, (1 << 31) - 1)
     libc.malloc.restype = ctypes.c_void_p
+    libc.free.argtypes = [ctypes.c_void_p]
+    libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    libc.mallopt(_M_MMAP_THRESHOLD, 32 << 20)  # the largest value the allocator takes
+    libc.mallopt(_M_TRIM_THRESHOLD, (1 << 31) - 1)  # what is freed is kept
+    # Holes for small objects of every size, so that they never come to lie between large ones.
+    sizes = [*range(24, 1040, 16), *range(1280, 20480, 256)] * 8
+    holes = []
+    for size in sizes:
+        holes.append(libc.malloc(size))
+        libc.malloc(24)  # keeps neighbouring holes apart
+    for hole in holes:
+        libc.free(hole)
+    libc.malloc(64 * int.from_bytes(os.urandom(2), "little"))  # where large objects begin differs from arm to arm
     blocks = [libc.malloc(_RESERVE_BLOCK) for _ in range(_RESERVE_BLOCKS)]
     for block in blocks:
-        aligned = -(-block // 4096) * 4096
-        libc.madvise(ctypes.c_void_p(aligned), ctypes.c_size_t(_RESERVE_BLOCK - 4096), _MADV_HUGEPAGE)
+        libc.madvise(-(-block // 4096) * 4096, _RESERVE_BLOCK - 4096, _MADV_HUGEPAGE)
         ctypes.memset(block, 0, _RESERVE_BLOCK)
     for block in blocks:
-        libc.free(ctypes.c_void_p(block))
+        libc.free(block)
 
 
 def _load(plan: ArmPlan, slot: Slot) -> list[Entry]:
