@@ -22,7 +22,7 @@ from config.canonical import sorted_paths
 from config.errors import IntakeError
 from intake.refusal import Findings, clip
 from intake.scan_policy import IMPORTS
-from intake.syntax import line_of, walk
+from intake.syntax import line_of
 
 _VALIDATOR_ROOMS = frozenset({"chain", "config", "intake", "node", "qualify", "scoring"})
 _RESERVED = frozenset(IMPORTS) | sys.stdlib_module_names | _VALIDATOR_ROOMS
@@ -114,10 +114,10 @@ class LocalModules:
         return [path for depth in range(1, len(module)) if (path := self.find(module[:depth])) is not None]
 
 
-def imports_of(tree: ast.Module) -> list[Import]:
-    """Return every import statement of a module, in any scope."""
+def imports_of(nodes: Iterable[ast.AST]) -> list[Import]:
+    """Return every import statement among the nodes of a module."""
     found = []
-    for node in walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             found += [Import(tuple(alias.name.split(".")), (), 0, line_of(node)) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):

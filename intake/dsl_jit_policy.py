@@ -13,20 +13,17 @@ from __future__ import annotations
 import ast
 from collections import Counter
 
-from intake.syntax import walk
-
 DSL_JIT_ENTRYPOINTS = {"compile": "cutlass.cute"}
 
 _REBINDING_CALLS = frozenset({"setattr", "delattr", "globals", "vars", "locals"})
 _REBINDING_ATTRIBUTES = frozenset({"__setattr__", "__delattr__", "__dict__", "__globals__", "__builtins__"})
 
 
-def admitted_calls(tree: ast.Module, *, is_vendored: bool) -> frozenset[int]:
-    """Return the `id()` of every call node in `tree` that the exception admits.
+def admitted_calls(nodes: list[ast.AST], *, is_vendored: bool) -> frozenset[int]:
+    """Return the `id()` of every call among the `nodes` of one file that the exception admits.
 
     `is_vendored` says that the bundle itself holds a module under a registered language's name.
     """
-    nodes = list(walk(tree))
     if is_vendored or any(_withdraws(node) for node in nodes) or _reads_module_table(nodes):
         return frozenset()
     bindings = Counter(name for node in nodes for name in _bound_names(node))

@@ -12,7 +12,8 @@ Invariants
 from __future__ import annotations
 
 import ast
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import ClassVar, NamedTuple
 
 from config.limits import INTAKE
 from intake.syntax import children, dotted_name, too_complex
@@ -163,41 +164,44 @@ class Scopes:
         return None
 
     def _bind(self, node: ast.AST, scope: Scope) -> None:
-        if isinstance(node, _FUNCTIONS):
-            self._bind_function(node, scope)
-        elif isinstance(node, ast.ClassDef):
+        binder = self._BINDERS.get(type(node))
+        if binder is not None:
+            binder(self, node, scope)
+            return
+        for child in children(node):
+            self._bind(child, scope)
+
+    def _bind_name(self, node: ast.Name, scope: Scope) -> None:
+        if not isinstance(node.ctx, ast.Load):
+            self._target(scope, node.id)
+
+    def _bind_capture(self, node: ast.ExceptHandler | ast.MatchAs | ast.MatchStar, scope: Scope) -> None:
+        if node.name:
             self._target(scope, node.name)
-            self._open(node, scope, node.body, outer=[*node.decorator_list, *node.bases, *node.keywords])
-        elif isinstance(node, _COMPREHENSIONS):
-            self._bind_comprehension(node, scope)
-        elif isinstance(node, ast.Import | ast.ImportFrom):
-            self._bind_import(node, scope)
-        elif isinstance(node, ast.Global | ast.Nonlocal):
-            if scope is self.module:
-                return  # says nothing at module level
+        self._bind_children(node, scope)
+
+    def _bind_rest(self, node: ast.MatchMapping, scope: Scope) -> None:
+        if node.rest:
+            self._target(scope, node.rest)
+        self._bind_children(node, scope)
+
+    def _bind_assign(self, node: ast.Assign | ast.AnnAssign, scope: Scope) -> None:
+        for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+            if isinstance(target, ast.Name) and node.value is not None:
+                self._home(scope, target.id).aliases.setdefault(target.id, []).append(node.value)
+        self._bind_children(node, scope)
+
+    def _bind_declaration(self, node: ast.Global | ast.Nonlocal, scope: Scope) -> None:
+        if scope is not self.module:  # it says nothing at module level
             # Declared before use, by the language's own rule, so later bindings see it.
             kind = "global" if isinstance(node, ast.Global) else "nonlocal"
             scope.elsewhere.update(dict.fromkeys(node.names, kind))
-        else:
-            self._bind_plain(node, scope)
 
-    def _bind_plain(self, node: ast.AST, scope: Scope) -> None:
-        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
-            self._target(scope, node.id)
-        elif isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name:
-            self._target(scope, node.name)
-        elif isinstance(node, ast.MatchMapping) and node.rest:
-            self._target(scope, node.rest)
-        elif isinstance(node, ast.NamedExpr):
-            self._walrus(node, scope)
-            self._bind(node.value, scope)
-            return
-        elif isinstance(node, ast.Assign):
-            for target in node.targets:
-                if isinstance(target, ast.Name):
-                    self._home(scope, target.id).aliases.setdefault(target.id, []).append(node.value)
-        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
-            self._home(scope, node.target.id).aliases.setdefault(node.target.id, []).append(node.value)
+    def _bind_class(self, node: ast.ClassDef, scope: Scope) -> None:
+        self._target(scope, node.name)
+        self._open(node, scope, node.body, outer=[*node.decorator_list, *node.bases, *node.keywords])
+
+    def _bind_children(self, node: ast.AST, scope: Scope) -> None:
         for child in children(node):
             self._bind(child, scope)
 
@@ -249,13 +253,14 @@ class Scopes:
             home.bound.add(name)
             home.imports.setdefault(name, set()).add(imported)
 
-    def _walrus(self, node: ast.NamedExpr, scope: Scope) -> None:
+    def _bind_walrus(self, node: ast.NamedExpr, scope: Scope) -> None:
         home = scope
         while isinstance(home.node, _COMPREHENSIONS) and home.parent is not None:
             home = home.parent
         name = node.target.id
         self._target(home, name)
         self._home(home, name).aliases.setdefault(name, []).append(node.value)
+        self._bind(node.value, scope)
 
     def _open(
         self, node: ast.AST, scope: Scope, body: list[ast.stmt], *, outer: list[ast.AST] | list[ast.expr]
@@ -283,3 +288,22 @@ class Scopes:
                     return outer
                 outer = outer.parent
         return scope
+
+    # How each kind of node binds names; kinds that are not listed bind none themselves.
+    _BINDERS: ClassVar[dict[type, Callable[..., None]]] = {
+        ast.Name: _bind_name,
+        ast.ExceptHandler: _bind_capture,
+        ast.MatchAs: _bind_capture,
+        ast.MatchStar: _bind_capture,
+        ast.MatchMapping: _bind_rest,
+        ast.Assign: _bind_assign,
+        ast.AnnAssign: _bind_assign,
+        ast.NamedExpr: _bind_walrus,
+        ast.Import: _bind_import,
+        ast.ImportFrom: _bind_import,
+        ast.Global: _bind_declaration,
+        ast.Nonlocal: _bind_declaration,
+        ast.ClassDef: _bind_class,
+        **dict.fromkeys(_FUNCTIONS, _bind_function),
+        **dict.fromkeys(_COMPREHENSIONS, _bind_comprehension),
+    }

@@ -14,7 +14,9 @@ Invariants
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+import gc
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from config.canonical import is_digest, sha256_hex, sorted_paths
@@ -75,6 +77,30 @@ def screen_files(
     allow_legacy_abi: bool = False,
 ) -> Screened:
     """Screen an unpacked file table (path -> content). Raises `BundleRefused` with all findings."""
+    with _collector_paused():
+        return _screen(files, content_hash, limits, catalog, allow_legacy_abi=allow_legacy_abi)
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Pause cycle collection: syntax trees hold no cycles, and walking millions of nodes twice costs half the time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _screen(
+    files: Mapping[str, bytes],
+    content_hash: str,
+    limits: IntakeLimits,
+    catalog: TargetCatalog | None,
+    *,
+    allow_legacy_abi: bool,
+) -> Screened:
     findings = Findings(limits.findings)
     ordered = {path: files[path] for path in sorted_paths(files)}
     check_names(ordered, findings, limits)
@@ -131,9 +157,9 @@ class _Python:
         return self.modules.find((name,)) or name
 
     def _scan(self, path: str) -> None:
-        tree = parse_python(path, self._files[path], self._limits)
-        self._imports[path] = imports_of(tree)
-        self._scanned[path] = scan_module(path, tree, self.modules, self._findings)
+        parsed = parse_python(path, self._files[path], self._limits)
+        self._imports[path] = imports_of(parsed.nodes)
+        self._scanned[path] = scan_module(path, parsed, self.modules, self._findings)
 
     def closure(self, ops: tuple[Op, ...]) -> list[str]:
         """Check the entry of every row and return the files that entries reach, in path order."""
@@ -155,7 +181,7 @@ class _Python:
 
     def trees(self, paths: list[str]) -> dict[str, ast.Module]:
         """Return fresh syntax trees; holding all of them while scanning would cost too much memory."""
-        return {path: parse_python(path, self._files[path], self._limits) for path in paths}
+        return {path: parse_python(path, self._files[path], self._limits).tree for path in paths}
 
 
 def _domains(manifest: Manifest, files: Mapping[str, bytes], findings: Findings) -> list[Domain]:

@@ -15,7 +15,8 @@ This is defence in depth: it makes honest mistakes loud and cheap attacks visibl
 from __future__ import annotations
 
 import ast
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import ClassVar, NamedTuple
 
 from config.errors import IntakeError
 from intake.closure import LocalModules
@@ -38,7 +39,7 @@ from intake.scan_policy import (
 )
 from intake.scopes import ImportedName, Scope, Scopes
 from intake.suggest import nearest
-from intake.syntax import attribute_link, children, dotted_name, line_of, literal_text, parse_expression, walk
+from intake.syntax import Parsed, attribute_link, children, dotted_name, line_of, literal_text, parse_expression, walk
 
 _SCOPE_NODES = (
     ast.FunctionDef,
@@ -67,9 +68,9 @@ class ScannedModule(NamedTuple):
     local_uses: tuple[LocalUse, ...]
 
 
-def scan_module(path: str, tree: ast.Module, modules: LocalModules, findings: Findings) -> ScannedModule:
+def scan_module(path: str, parsed: Parsed, modules: LocalModules, findings: Findings) -> ScannedModule:
     """Apply the policy to one file; every breach becomes a finding with its line."""
-    scanner = _Scanner(path, tree, modules, findings)
+    scanner = _Scanner(path, parsed, modules, findings)
     scanner.run()
     scopes = scanner.scopes
     foreign = {
@@ -103,34 +104,18 @@ def check_reexports(scanned: dict[str, ScannedModule], modules: LocalModules, fi
 class _Scanner:
     """Walks one tree with the current scope at hand."""
 
-    def __init__(self, path: str, tree: ast.Module, modules: LocalModules, findings: Findings) -> None:
-        self.scopes = Scopes(tree, path)
+    def __init__(self, path: str, parsed: Parsed, modules: LocalModules, findings: Findings) -> None:
+        self.scopes = Scopes(parsed.tree, path)
         self.local_uses: list[LocalUse] = []
         self._path = path
-        self._tree = tree
+        self._parsed = parsed
         self._modules = modules
         self._findings = findings
         self._admitted: frozenset[int] | None = None
         self._tainted = self._tainted_names()
-        self._handlers = {
-            ast.Import: self._import,
-            ast.ImportFrom: self._import_from,
-            ast.Name: self._name,
-            ast.Attribute: self._attribute,
-            ast.Subscript: self._subscript,
-            ast.Call: self._call,
-            ast.Constant: self._constant,
-            ast.Assign: self._assign,
-            ast.AnnAssign: self._annotated_assign,
-            ast.NamedExpr: self._walrus,
-            ast.Compare: self._compare,
-            ast.MatchClass: self._match_class,
-            ast.ClassDef: self._class,
-            **dict.fromkeys(_SCOPE_NODES, self._scope_node),
-        }
 
     def run(self) -> None:
-        for statement in self._tree.body:
+        for statement in self._parsed.tree.body:
             self._visit(statement, self.scopes.module)
 
     def is_local(self, origin: ImportedName) -> bool:
@@ -145,11 +130,12 @@ class _Scanner:
         return origin.is_module or origin.path in CONTAINERS or restricted
 
     def _visit(self, node: ast.AST, scope: Scope) -> None:
-        handler = self._handlers.get(type(node))
+        handler = self._HANDLERS.get(type(node))
         if handler is None:
-            self._visit_children(node, scope)
+            for child in children(node):
+                self._visit(child, scope)
         else:
-            handler(node, scope)  # type: ignore[operator]
+            handler(self, node, scope)
 
     def _visit_children(self, node: ast.AST, scope: Scope) -> None:
         for child in children(node):
@@ -371,7 +357,7 @@ class _Scanner:
         if self._admitted is None:
             roots = {path.partition(".")[0] for path in DSL_JIT_ENTRYPOINTS.values()}
             vendored = any(self._modules.is_local(root) for root in roots)
-            self._admitted = admitted_calls(self._tree, is_vendored=vendored)
+            self._admitted = admitted_calls(self._parsed.nodes, is_vendored=vendored)
         return id(node) in self._admitted
 
     # Statements and expressions in which a module or a tainted attribute may stand
@@ -498,7 +484,7 @@ class _Scanner:
 
     def _tainted_names(self) -> frozenset[str]:
         names = set()
-        for node in walk(self._tree):
+        for node in self._parsed.nodes:
             if isinstance(node, ast.ImportFrom) and node.level == 0:
                 names |= {a.asname or a.name for a in node.names if (node.module, a.name) in TAINTED_IMPORTS}
             elif isinstance(node, ast.Assign | ast.AnnAssign):
@@ -506,3 +492,21 @@ class _Scanner:
                 if isinstance(node.value, ast.Attribute) and node.value.attr in TAINTED_ATTRIBUTES:
                     names |= {target.id for target in targets if isinstance(target, ast.Name)}
         return frozenset(names)
+
+    # What each kind of node needs; kinds that are not listed are only walked through.
+    _HANDLERS: ClassVar[dict[type, Callable[..., None]]] = {
+        ast.Import: _import,
+        ast.ImportFrom: _import_from,
+        ast.Name: _name,
+        ast.Attribute: _attribute,
+        ast.Subscript: _subscript,
+        ast.Call: _call,
+        ast.Constant: _constant,
+        ast.Assign: _assign,
+        ast.AnnAssign: _annotated_assign,
+        ast.NamedExpr: _walrus,
+        ast.Compare: _compare,
+        ast.MatchClass: _match_class,
+        ast.ClassDef: _class,
+        **dict.fromkeys(_SCOPE_NODES, _scope_node),
+    }

@@ -13,7 +13,7 @@ import ast
 import re
 import warnings
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from config.errors import IntakeError, SourceLocation
 from config.limits import INTAKE, IntakeLimits
@@ -30,7 +30,14 @@ _LEAF_FIELDS = words(
 _FIELDS: dict[type, tuple[str, ...]] = {}
 
 
-def parse_python(path: str, data: bytes | memoryview, limits: IntakeLimits = INTAKE) -> ast.Module:
+class Parsed(NamedTuple):
+    """One source file: its tree, and all nodes of the tree from the top down."""
+
+    tree: ast.Module
+    nodes: list[ast.AST]
+
+
+def parse_python(path: str, data: bytes | memoryview, limits: IntakeLimits = INTAKE) -> Parsed:
     """Return the syntax tree of one source file.
 
     Raises `IntakeError` (PYTHON_ENCODING, PYTHON_SYNTAX, PYTHON_TOO_COMPLEX).
@@ -55,8 +62,7 @@ def parse_python(path: str, data: bytes | memoryview, limits: IntakeLimits = INT
         ) from None
     except (RecursionError, MemoryError, ValueError, OverflowError):
         raise too_complex(path) from None
-    _check_size(path, tree, limits, limits.syntax_depth)
-    return tree
+    return Parsed(tree, _check_size(path, tree, limits, limits.syntax_depth))
 
 
 def parse_expression(text: str, line: int, limits: IntakeLimits = INTAKE) -> ast.expr | None:
@@ -80,16 +86,20 @@ def parse_expression(text: str, line: int, limits: IntakeLimits = INTAKE) -> ast
     return tree.body
 
 
-def children(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield the child nodes of `node` in source order, without operators and contexts."""
-    for name in _fields(type(node)):
+def children(node: ast.AST) -> list[ast.AST]:
+    """Return the child nodes of `node` in source order, without operators and contexts."""
+    kind = type(node)
+    names = _FIELDS.get(kind)
+    if names is None:
+        names = _FIELDS[kind] = tuple(name for name in getattr(kind, "_fields", ()) if name not in _LEAF_FIELDS)
+    found: list[ast.AST] = []
+    for name in names:
         value = getattr(node, name, None)
-        if isinstance(value, list):
-            for item in value:
-                if isinstance(item, ast.AST):
-                    yield item
+        if value.__class__ is list:
+            found += [item for item in value if isinstance(item, ast.AST)]
         elif isinstance(value, ast.AST):
-            yield value
+            found.append(value)
+    return found
 
 
 def walk(node: ast.AST) -> Iterator[ast.AST]:
@@ -137,15 +147,6 @@ def line_of(node: ast.AST) -> int:
     return int(line)
 
 
-def _fields(kind: type) -> tuple[str, ...]:
-    known = _FIELDS.get(kind)
-    if known is None:
-        names: tuple[str, ...] = getattr(kind, "_fields", ())
-        known = tuple(name for name in names if name not in _LEAF_FIELDS)
-        _FIELDS[kind] = known
-    return known
-
-
 def _check_encoding(path: str, raw: bytes) -> None:
     if raw.startswith(b"\xef\xbb\xbf"):
         raise _encoding(path, "the file starts with a byte-order mark", 1)
@@ -165,16 +166,17 @@ def _punctuation(raw: bytes) -> int:
     return len(raw) - len(raw.translate(None, _PUNCTUATION))
 
 
-def _check_size(path: str, tree: ast.mod, limits: IntakeLimits, depth: int) -> None:
-    count = 0
+def _check_size(path: str, tree: ast.mod, limits: IntakeLimits, depth: int) -> list[ast.AST]:
+    """Return all nodes, level by level, if they are few and shallow enough."""
+    nodes: list[ast.AST] = []
     level: list[ast.AST] = [tree]
     for _ in range(depth + 1):
-        count += len(level)
-        if count > limits.syntax_nodes:
+        nodes += level
+        if len(nodes) > limits.syntax_nodes:
             raise too_complex(path)
         level = [child for node in level for child in children(node)]
         if not level:
-            return
+            return nodes
     raise too_complex(path, line_of(level[0]))
 
 

@@ -43,7 +43,7 @@ def test_golden_sources(vector: dict[str, Any]) -> None:
 def closure(files: dict[str, str]) -> tuple[list[str], list[str]]:
     """Return the closure of `k.py` and the codes of findings."""
     modules = LocalModules(files)
-    imports = {path: imports_of(parse_python(path, text.encode())) for path, text in files.items()}
+    imports = {path: imports_of(parse_python(path, text.encode()).nodes) for path, text in files.items()}
     findings = Findings()
     reached = python_closure(["k.py"], imports, modules, findings)
     return reached, [f"{item.code} {item.location}" for item in findings.documents()]
