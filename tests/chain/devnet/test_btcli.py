@@ -1,0 +1,38 @@
+"""The unmodified command line of the SDK against a running node."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from chain.devnet.server import Devnet
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("subnets list", "(devnet)"),
+        ("subnets show 2", "2/256"),
+        ("subnets metagraph 2", "commit_reveal_weights_enabled"),
+        ("query epoch-status --netuid 2", "next_epoch_start_block"),
+    ],
+)
+async def test_btcli_reads_the_devnet(devnet: Devnet, tmp_path: Path, command: str, expected: str) -> None:
+    """What an operator types first works, without the public network and without files of the home folder."""
+    child = await asyncio.create_subprocess_exec(
+        str(Path(sys.executable).parent / "btcli"),
+        *command.split(),
+        "--network",
+        devnet.url,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        env={**os.environ, "HOME": str(tmp_path), "COLUMNS": "200"},
+    )
+    output, _ = await asyncio.wait_for(child.communicate(), 60)
+    assert child.returncode == 0, output.decode()
+    assert expected in output.decode()
