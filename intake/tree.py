@@ -45,13 +45,13 @@ _BINARY_SUFFIXES = words(
     ".so .o .a .dylib .dll .bin .exe .pyd .cubin .fatbin .ptx .whl .egg .zip .gz .tgz .tar .xz .bz2 .zst .pt "
     ".pth .ckpt .safetensors .npy .npz .pkl .onnx .gguf .h5"
 )
+_CONTROL_BYTES = bytes(byte for byte in (*range(32), 127) if byte not in b"\t\n\f\r")
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0e-\x1f\x7f\x80-\x9f]")
 _BIDIRECTIONAL = re.compile("[\u202a-\u202e\u2066-\u2069]")
 _MAGICS = {
     b"\x7fELF": "an ELF object",
     b"PK\x03\x04": "a zip archive",
     b"\x1f\x8b": "a gzip file",
-    b"MZ": "a Windows executable",
     b"!<arch>": "a static library",
     b"\x80\x04": "a pickle",
     b"BZh": "a bzip2 file",
@@ -61,6 +61,9 @@ _CREDENTIALS = re.compile(
     r"-----BEGIN [A-Z ]*PRIVATE KEY-----|\bAKIA[0-9A-Z]{16}\b|\bgh[pousr]_[0-9A-Za-z]{36}\b|\bhf_[0-9A-Za-z]{34}\b"
 )
 _MACHINE_PATHS = re.compile(r"(?<![\w./])(?:/home/[\w.-]+/|/root/|/Users/[\w.-]+/)|\b[A-Z]:\\{1,2}Users\\")
+# Plain searches that come before the expressions above; almost no file holds one of these.
+_CREDENTIAL_MARKS = ("PRIVATE KEY", "AKIA", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "hf_")
+_MACHINE_MARKS = ("/home/", "/root/", "/Users/", "Users\\")
 _HINT_KIND = "A bundle holds sources, metadata/*.json, README and LICENSE texts; leave everything else out."
 
 
@@ -149,12 +152,15 @@ def _check_text(path: str, data: bytes, findings: Findings) -> str | None:
     if magic:
         findings.add("TREE_BINARY", f"{clip(path)} is {magic} under a text name.", path=path)
         return None
+    raw = bytes(data)
     try:
-        text = bytes(data).decode("utf-8")
+        text = raw.decode("utf-8")
     except UnicodeDecodeError as error:
-        line = bytes(data).count(b"\n", 0, error.start) + 1
+        line = raw.count(b"\n", 0, error.start) + 1
         findings.add("TREE_NOT_TEXT", f"{clip(path)} is not UTF-8 text.", path=path, line=line)
         return None
+    if text.isascii() and len(raw.translate(None, _CONTROL_BYTES)) == len(raw):
+        return text
     control = _CONTROL.search(text)
     if control:
         message = f"{clip(path)} holds the control character U+{ord(control.group()):04X}."
@@ -164,7 +170,7 @@ def _check_text(path: str, data: bytes, findings: Findings) -> str | None:
 
 
 def _check_content(path: str, kind: Kind, text: str, findings: Findings) -> None:
-    secret = _CREDENTIALS.search(text)
+    secret = _search(_CREDENTIALS, _CREDENTIAL_MARKS, text)
     if secret:
         hint = "Remove it, and revoke it: a bundle is public."
         findings.add(
@@ -172,15 +178,19 @@ def _check_content(path: str, kind: Kind, text: str, findings: Findings) -> None
         )
     if kind is Kind.DOCUMENT:
         return
-    hidden = _BIDIRECTIONAL.search(text)
+    hidden = None if text.isascii() else _BIDIRECTIONAL.search(text)
     if hidden:
         message = "the file holds a character that changes the reading direction."
         findings.add("TREE_NOT_TEXT", message, path=path, line=_line(text, hidden.start()))
-    machine = _MACHINE_PATHS.search(text)
+    machine = _search(_MACHINE_PATHS, _MACHINE_MARKS, text)
     if machine:
         message = f"the file names the machine path {clip(machine.group())}."
         hint = "A bundle runs on other machines; use paths relative to the bundle, or none."
         findings.add("TREE_MACHINE_PATH", message, hint=hint, path=path, line=_line(text, machine.start()))
+
+
+def _search(pattern: re.Pattern[str], marks: tuple[str, ...], text: str) -> re.Match[str] | None:
+    return pattern.search(text) if any(mark in text for mark in marks) else None
 
 
 def _check_json(path: str, kind: Kind, text: str) -> None:
