@@ -27,6 +27,7 @@ from config.settings import Settings
 from config.target_catalog import load_catalog
 from intake.fetch import ArchiveFetcher, FetchPolicy
 from node.services import selfcheck
+from node.services.arena_copy import keep_arena
 from node.services.context import NodeContext, worker_digest
 from node.services.fetching import FetchingService
 from node.services.heads import HeadWatch
@@ -79,7 +80,8 @@ async def _serve(settings: Settings, ready: asyncio.Event | None) -> None:
     async with contextlib.AsyncExitStack() as parts:
         store = await parts.enter_async_context(_opened(layout))
         worker = await asyncio.to_thread(worker_digest, arena)
-        context = NodeContext(settings, layout, store, arena, catalog, worker)
+        arena_path = await asyncio.to_thread(keep_arena, arena, layout.arenas)
+        context = NodeContext(settings, layout, store, arena, catalog, worker, arena_path)
         receipts = await asyncio.to_thread(ReceiptBook.open, layout)
         screener = IntakeRunner(waive=settings.sandbox.waive)
         parts.push_async_callback(asyncio.to_thread, screener.close)

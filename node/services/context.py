@@ -22,7 +22,8 @@ _WORKER_ROOMS = ("config", "intake", "qualify", "scoring")
 
 @dataclass(frozen=True)
 class NodeContext:
-    """The node's parts. `worker` is the digest of the arena and of the code that judges (see `worker_digest`)."""
+    """The node's parts. `worker` is the digest of the arena and of the code that judges (see `worker_digest`);
+    `arena_path` is the copy of the arena document that attempts read."""
 
     settings: Settings
     layout: StateLayout
@@ -30,6 +31,7 @@ class NodeContext:
     arena: Arena
     catalog: TargetCatalog
     worker: str
+    arena_path: Path
     wake: Wake = field(default_factory=Wake)
 
     @property

@@ -110,12 +110,11 @@ class QualificationService:
         """Return the request for an attempt. Raises what `intake.publish.open_published` raises; a damaged or missing
         bundle is a fault of ours."""
         settings, submission, layout = self._context.settings, chosen.entry.submission, self._context.layout
-        arena = settings.qualify.arena
         return AttemptRequest(
             attempt_id=chosen.attempt.attempt_id,
             role="reproduction" if chosen.attempt.role == "reproduction" else "primary",
             target_id=chosen.attempt.target_id,
-            arena=str(Path(arena).absolute()) if arena.endswith(".toml") else arena,
+            arena=str(self._context.arena_path),
             candidate=_reference(layout, chosen.candidate),
             incumbent=_reference(layout, chosen.incumbent) if chosen.incumbent is not None else None,
             reservation=Reservation(submission.block, submission.event_index, submission.hotkey),

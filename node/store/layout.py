@@ -54,6 +54,11 @@ class StateLayout:
         return self.root / "attempts"
 
     @property
+    def arenas(self) -> Path:
+        """The arena documents that attempts were judged by, named by digest."""
+        return self.root / "arenas"
+
+    @property
     def receipts(self) -> Path:
         """Signed receipts, named by digest."""
         return self.root / "receipts"
@@ -79,7 +84,9 @@ class StateLayout:
 
     def create(self) -> None:
         """Create every folder. Raises `HostError` (STATE_UNWRITABLE)."""
-        folders = (self.archives, self.bundles, self.attempts, self.receipts, self.keys, self.runtime_cache)
+        folders = (
+            self.archives, self.arenas, self.bundles, self.attempts, self.receipts, self.keys, self.runtime_cache
+        )
         try:
             self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
             for folder in folders:

@@ -42,7 +42,7 @@ class World:
     def __init__(self, store: Store) -> None:
         settings = Settings(state_dir=str(store.layout.root), qualify=QualifySettings(retry_base_seconds=0.0))
         self.store = store
-        self.context = NodeContext(settings, store.layout, store, ARENA, load_catalog(), "worker")
+        self.context = NodeContext(settings, store.layout, store, ARENA, load_catalog(), "worker", Path("/arena.toml"))
         self.receipts = ReceiptBook.open(store.layout)
         self.qualification = QualificationService(self.context, self.receipts)
         self.settlement = SettlementService(self.context, self.receipts)

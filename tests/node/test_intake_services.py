@@ -120,7 +120,9 @@ class World:
             intake=IntakeSettings(transport_attempts=3, retry_base_seconds=0.0, retry_cap_seconds=0.0),
         )
         self.store, self.host, self.screener = store, Host(), Screener()
-        self.context = NodeContext(settings, store.layout, store, make_arena(), load_catalog(), "worker")
+        self.context = NodeContext(
+            settings, store.layout, store, make_arena(), load_catalog(), "worker", Path("/arena.toml")
+        )
 
     async def run(self, condition: Callable[[list[Job]], bool]) -> list[Job]:
         """Run both services until `condition` holds of all jobs."""

@@ -49,7 +49,9 @@ class World:
             profile="devnet", chain=ChainSettings(netuid=2), publication=PublicationSettings(burn_hotkey=SINK)
         )
         self.store, self.node, self.client = store, node, client
-        self.context = NodeContext(settings, store.layout, store, make_arena(), load_catalog(), "worker")
+        self.context = NodeContext(
+            settings, store.layout, store, make_arena(), load_catalog(), "worker", Path("/arena.toml")
+        )
         self.receipts = ReceiptBook.open(store.layout)
         self.service = self.restarted()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 from sqlalchemy import Connection, select
@@ -43,7 +44,7 @@ class Crashing:
 def context(store: Store, monkeypatch: pytest.MonkeyPatch) -> NodeContext:
     """A context, and no waiting between restarts."""
     monkeypatch.setattr(supervisor, "_BACKOFF_BASE_SECONDS", 0.0)
-    return NodeContext(Settings(), store.layout, store, make_arena(), load_catalog(), "worker")
+    return NodeContext(Settings(), store.layout, store, make_arena(), load_catalog(), "worker", Path("/arena.toml"))
 
 
 async def test_crashing_service_restarts_and_others_go_on(context: NodeContext) -> None:

@@ -1,0 +1,20 @@
+"""The kept copy of the arena document."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from config.arena import known_arenas, load_arena
+from node.services.arena_copy import keep_arena
+from tests.scoring.support import make_arena
+
+
+@pytest.mark.parametrize("arena", [make_arena(), *map(load_arena, known_arenas())], ids=lambda arena: arena.id)
+def test_copy_is_the_same_arena(tmp_path: Path, arena: object) -> None:
+    """The copy reads back with the same digest, under that digest; keeping it again changes nothing."""
+    path = keep_arena(arena, tmp_path)  # type: ignore[arg-type]
+    assert load_arena(str(path)) == arena
+    assert path.stem == load_arena(str(path)).digest
+    assert keep_arena(arena, tmp_path) == path  # type: ignore[arg-type]
