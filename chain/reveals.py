@@ -244,9 +244,7 @@ class _BlockReader:
         present = [uid for uid in uids if uid is not None]
         heights = await self._client.read(block, [(Storage.REGISTERED_BLOCK, [self._netuid, uid]) for uid in present])
         height_of = dict(zip(present, heights, strict=True))
-        return {
-            hotkey: None if uid is None else int(height_of[uid]) for hotkey, uid in zip(hotkeys, uids, strict=True)
-        }
+        return {hotkey: None if uid is None else int(height_of[uid]) for hotkey, uid in zip(hotkeys, uids, strict=True)}
 
     def _reveal(
         self, place: tuple[BlockRef, int, int], hotkey: str, registered: int | None, data: bytes | None

@@ -73,9 +73,7 @@ def scale_shares(shares: Mapping[str, int]) -> dict[str, int]:
     return {name: quotient + (name in lifted) for name, (quotient, _) in parts.items()}
 
 
-def reason_to_wait(
-    row: WeightRow, validator: Neuron, parameters: Hyperparameters, size: int
-) -> Waiting | None:
+def reason_to_wait(row: WeightRow, validator: Neuron, parameters: Hyperparameters, size: int) -> Waiting | None:
     """Return why the chain would not take `row` in the next block, or None. `size` is the subnet's neuron count."""
     limited = _rate_limited(validator, parameters)
     if limited or row.uids == (validator.uid,):

@@ -168,9 +168,7 @@ def _runtime_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(name="make_world")
-async def _make_world(
-    runtime_cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[Callable[..., Any]]:
+async def _make_world(runtime_cache: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Callable[..., Any]]:
     monkeypatch.setenv("BITTENSOR_RUNTIME_CACHE_DIR", str(runtime_cache))
     async with contextlib.AsyncExitStack() as stack:
 

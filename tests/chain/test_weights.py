@@ -78,9 +78,7 @@ def test_the_row_is_resolved_by_hotkey_and_sorted_by_uid() -> None:
 
 def test_the_share_of_a_vanished_hotkey_goes_to_the_validator() -> None:
     """Nobody inherits: the missing share is added to the validator's own."""
-    row = resolve_row(
-        target(("gone", 500_000), ("b", 250_000), ("v", 250_000)), metagraph("v", "b"), neuron(0, "v")
-    )
+    row = resolve_row(target(("gone", 500_000), ("b", 250_000), ("v", 250_000)), metagraph("v", "b"), neuron(0, "v"))
     assert dict(zip(row.hotkeys, row.values, strict=True)) == {"v": 65_535, "b": 21_845}
 
 
