@@ -64,7 +64,7 @@ class ScannedModule(NamedTuple):
     """What other checks need to know about one scanned file."""
 
     defined: frozenset[str]  # names bound at module level
-    foreign: frozenset[str]  # module-level names that hold something imported from outside the bundle
+    foreign: frozenset[str]  # names that hold an outside module or something that may not be used
     local_uses: tuple[LocalUse, ...]
 
 
@@ -78,7 +78,8 @@ def scan_module(path: str, parsed: Parsed, modules: LocalModules, findings: Find
         for name in (*scopes.module.imports, *scopes.module.aliases)
         if any(scanner.is_foreign_module(origin) for origin in scopes.resolve(name, scopes.module))
     }
-    return ScannedModule(frozenset(scopes.module.bound), frozenset(foreign), tuple(scanner.local_uses))
+    withheld = frozenset(foreign) | scanner.tainted
+    return ScannedModule(frozenset(scopes.module.bound), withheld, tuple(scanner.local_uses))
 
 
 def check_reexports(scanned: dict[str, ScannedModule], modules: LocalModules, findings: Findings) -> None:
@@ -112,7 +113,7 @@ class _Scanner:
         self._modules = modules
         self._findings = findings
         self._admitted: frozenset[int] | None = None
-        self._tainted = self._tainted_names()
+        self.tainted = self._tainted_names()
 
     def run(self) -> None:
         for statement in self._parsed.tree.body:
@@ -216,7 +217,7 @@ class _Scanner:
         elif isinstance(node.ctx, ast.Load):
             if name in DENIED_BUILTINS | ATTRIBUTE_BUILTINS and not self.scopes.is_function_local(name, scope):
                 self._refuse("SCAN_NAME", f"{name} may not be used as a value.", node)
-            if name in self._tainted:
+            if name in self.tainted:
                 self._refuse("SCAN_NAME", f"{clip(name)} holds something that may not be used.", node)
 
     def _attribute(self, node: ast.AST, scope: Scope, *, as_value: bool = True) -> None:
@@ -380,9 +381,11 @@ class _Scanner:
 
     def _bound_value(self, value: ast.expr, scope: Scope, *, is_binding: bool) -> None:
         """Visit the right side of `name = value`, where a module may be renamed and a tainted attribute may rest."""
+        # What a class body binds can be reached as an attribute, where nothing follows it.
+        is_binding = is_binding and not scope.is_class
         if is_binding and isinstance(value, ast.Attribute) and value.attr in TAINTED_ATTRIBUTES:
             self._visit(value.value, scope)
-        elif is_binding and not scope.is_class and self._is_plain_import(value, scope):
+        elif is_binding and self._is_plain_import(value, scope):
             self._check_plain_import(value, scope)
         else:
             self._visit(value, scope)

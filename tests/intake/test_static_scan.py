@@ -80,6 +80,7 @@ REFUSED = {
     "decorator": "@eval\ndef f():\n    pass\n",
     "decorator compile": "import torch\n@torch.compile\ndef f():\n    pass\n",
     "compile reference used": "import torch\nf = torch.compile\nf(g)\n",
+    "compile reference in a class": "import torch\nclass A:\n    f = torch.compile\nA.f(g)\n",
     "compile reference in a list": "import torch\nf = [torch.compile]\n",
     "self of a builtin used": "m = print.__self__\nm.abs(1)\n",
     "module table used": "from sys import modules\nmodules['os']\n",
@@ -170,6 +171,9 @@ def test_ordinary_kernel_code_passes(name: str) -> None:
         ("from . import helper\nhelper.np.load('x')\n", "import numpy as np\n"),
         ("from .helper import environ\nenviron.clear()\n", "from os import environ\n"),
         ("import helper\nhelper.os.listdir('.')\n", "import os\n"),
+        ("from helper import f\nf(g)\n", "import torch\nf = torch.compile\n"),
+        ("import helper\nhelper.m.abs(1)\n", "m = print.__self__\n"),
+        ("from helper import modules as m\nm['os']\n", "from sys import modules\n"),
     ],
 )
 def test_modules_do_not_travel_through_other_files(source: str, helper: str) -> None:
