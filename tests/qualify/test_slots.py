@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 import torch
 
+from config.arena import known_arenas, load_arena
 from config.errors import ConfigurationError
-from config.target_catalog import load_catalog
 from qualify.comparison import expect, judge, passes
 from qualify.content import ALL_STYLES, NORMAL, Content, Style
 from qualify.slots.base import DTYPES, STOCK_ROOT, Slot, live_descriptor
@@ -99,10 +99,14 @@ def test_extreme_gates_do_not_break_the_reference() -> None:
     assert got.tolist()[0][2:] == [0.0, 80.0, 1e4]
 
 
-def test_every_slot_target_of_the_catalog_has_a_slot() -> None:
-    """A target that may be submitted can be measured."""
-    members = {member for target in load_catalog().targets.values() for member in target.members}
-    assert members <= set(SLOTS)
+@pytest.mark.parametrize("name", known_arenas())
+def test_every_target_an_arena_judges_has_a_slot(name: str) -> None:
+    """A workload of a built-in arena can be measured: its slot, dimensions and dtype are known."""
+    for workload in load_arena(name).workloads:
+        slot = find_slot(workload.target)
+        assert workload.dtype in DTYPES
+        for shape in workload.shapes:
+            assert set(shape) == set(slot.dimensions)
 
 
 def test_an_unknown_slot_is_refused_with_the_known_ones() -> None:
