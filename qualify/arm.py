@@ -42,7 +42,7 @@ for _dtype in DTYPES.values():
     torch.mm(torch.exp(_probe), _probe)
 del _dtype, _probe
 
-_RESERVE_BLOCK, _RESERVE_BLOCKS = 31 << 20, 4
+_RESERVE_BLOCK, _RESERVE_BLOCKS = 31 << 20, 2
 _MADV_HUGEPAGE = 14
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of the C library's mallopt(3)
 

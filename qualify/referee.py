@@ -165,7 +165,7 @@ def _examine(
     )
     findings.variants = routes.variants
     if not routes.variants:
-        fault = ArmError("not_executed", "no variant of the bundle matches a shape of the workload")
+        fault = ArmError("never_routed", "every shape of the workload lies outside the domains of the bundle")
         findings.blame("routing", -1, "candidate", fault)
         return
     planner = Content(seed, docket.request.attempt_id, dtype=dtype, elements=1, words=1)
