@@ -9,6 +9,7 @@ Rules
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import tempfile
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from config.errors import CacheonError, ConfigurationError, ErrorDocument, ExitCode, InternalError
+from config.errors import CacheonError, ConfigurationError, ErrorDocument, ExitCode, HostError, InternalError
 from node.cli.output import failure_line, talk_console, write_raw
 
 if TYPE_CHECKING:
@@ -75,6 +76,18 @@ def usage_error(error: typer.TyperException) -> ConfigurationError:
     context = getattr(error, "ctx", None)
     path = context.command_path if context is not None else "cacheon"
     return ConfigurationError("USAGE", _one_line(error.format_message()), hint=f"`{path} --help` shows what it accepts")
+
+
+def host_refusal(error: OSError) -> HostError | None:
+    """Return our error for a full or failing disk, which is nobody's defect; None for any other `OSError`."""
+    if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO):
+        return None
+    where = f" ({error.filename})" if error.filename else ""
+    return HostError(
+        "HOST_IO_FAILED",
+        f"the operating system refused to write{where}: {error.strerror}",
+        hint="make room, or write elsewhere, and start the command again",
+    )
 
 
 def unexpected(error: BaseException, arguments: Sequence[str], *, debug: bool) -> InternalError:

@@ -35,6 +35,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return boundary.report(boundary.usage_error(error), name, as_json=as_json)
     except (KeyboardInterrupt, typer.Abort):
         return boundary.interrupted(as_json=as_json)
+    except OSError as error:
+        refused = boundary.host_refusal(error) or boundary.unexpected(error, given, debug=debug)
+        return boundary.report(refused, name, as_json=as_json)
     except Exception as error:  # noqa: BLE001 - the process boundary: no traceback may reach a person
         return boundary.report(boundary.unexpected(error, given, debug=debug), name, as_json=as_json)
     if result == ExitCode.INTERRUPTED:

@@ -125,7 +125,6 @@ def strike(place: Place, phase: Phase, delay: float) -> bool:
         except subprocess.TimeoutExpired:
             demo.send_signal(signal.SIGKILL)
             demo.wait()
-            print(f"killed in: {phase.name}, {delay:.2f} s later")
             return True
         output = demo.stdout.read()
     # the phase was over before the blow: strike once more at a finished demo, which must survive that, too

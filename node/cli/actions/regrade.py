@@ -14,7 +14,7 @@ from config.errors import ConfigurationError, ExitCode, GradeError, NotFoundErro
 from config.limits import EVIDENCE
 from node.cli.output import Output, facts
 from node.cli.resolve import resolve_state
-from scoring.attempt import attempt_digest, read_attempt
+from scoring.attempt import Attempt, attempt_digest, read_attempt
 from scoring.grade import grade
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def run(name: str, arena_name: str | None, *, config: str | None, state: str | N
     path, expected = _locate(name, config, state)
     data = _read(path)
     attempt = read_attempt(data, expected_digest=expected)
-    verdict = grade(attempt, load_arena(arena_name or attempt.identity.arena_id))
+    verdict = grade(attempt, load_arena(arena_name or _arena_of(attempt, path)))
     result = Regraded(
         path=str(path),
         digest=attempt_digest(data),
@@ -82,6 +82,17 @@ def _locate(name: str, config: str | None, state: str | None) -> tuple[Path, str
             "ATTEMPT_NOT_FOUND", f"{folder} holds no attempt {name}", hint="`cacheon node status --json` lists attempts"
         )
     return found[0], name
+
+
+def _arena_of(attempt: Attempt, path: Path) -> str:
+    """Return the arena copy that a node keeps beside its attempts, else the id of the built-in one.
+
+    The grader compares digests, so a wrong document is refused and never used.
+    """
+    kept = path.absolute().parent.parent.parent / "arenas" / f"{attempt.identity.arena_digest}.toml"
+    if is_digest(attempt.identity.arena_digest) and kept.is_file():
+        return str(kept)
+    return attempt.identity.arena_id
 
 
 def _read(path: Path) -> bytes:

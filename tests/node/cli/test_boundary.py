@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -99,3 +102,39 @@ def test_an_interrupt_is_130(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
 def test_the_command_is_known_even_when_parsing_fails(arguments: list[str], name: str) -> None:
     """The envelope of a failure names the command that was called."""
     assert command_name(command_tree(), arguments) == name
+
+
+def test_a_full_disk_is_no_defect(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """A write that the system refuses is the host's error, with the file's name."""
+
+    def fill(code: str | None, *, as_json: bool) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", "/data/x")
+
+    monkeypatch.setattr("node.cli.actions.explain.run", fill)
+    assert main.run(["explain"]) == ExitCode.HOST
+    assert "error[HOST_IO_FAILED]: the operating system refused to write (/data/x)" in capsys.readouterr().err
+
+
+def leaves(tree: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yield every command with its path."""
+    for name, command in getattr(tree, "commands", {}).items():
+        yield from leaves(command, (*path, name))
+    if not hasattr(tree, "commands"):
+        yield path, tree
+
+
+def test_every_command_that_answers_can_answer_in_json() -> None:
+    """All commands but the two that serve until they are stopped have --json."""
+    without = {
+        " ".join(path)
+        for path, command in leaves(command_tree())
+        if not any("--json" in parameter.opts for parameter in command.params)
+    }
+    assert without == {"devnet", "node run"}
+
+
+def test_every_command_has_a_sentence() -> None:
+    """Every command and every option is explained."""
+    for path, command in leaves(command_tree()):
+        assert command.help, path
+        assert all(parameter.help for parameter in command.params), path

@@ -117,3 +117,16 @@ def test_receipt_verify(cli: RunCli, tmp_path: Path) -> None:
     assert (nonsense.code, nonsense.document["error"]["code"]) == (2, "RECEIPT_KEY_NOT_HEX")
     missing = cli("receipt", "verify", "nowhere.json", "--key", key, "--json")
     assert (missing.code, missing.document["error"]["code"]) == (7, "RECEIPT_NOT_FOUND")
+
+
+def test_regrade_uses_the_arena_that_the_node_kept(cli: RunCli, tmp_path: Path) -> None:
+    """An attempt in a node's folder is graded by the arena document kept there, whatever the built-in one says today."""
+    data = encode_attempt(FAST)
+    folder = tmp_path / "state" / "attempts" / "some-attempt"
+    folder.mkdir(parents=True)
+    (folder / f"{attempt_digest(data)}.json.gz").write_bytes(gzip.compress(data))
+    without = cli("regrade", attempt_digest(data), "--state", "state", "--json")
+    assert without.document["error"]["code"] == "ARENA_NOT_FOUND"
+    (tmp_path / "state" / "arenas").mkdir()
+    (tmp_path / "state" / "arenas" / f"{ARENA.digest}.toml").write_text(to_toml(ARENA), "utf-8")
+    assert cli("regrade", attempt_digest(data), "--state", "state", "--json").document["data"]["outcome"] == "PASS"
