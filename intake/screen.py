@@ -77,8 +77,9 @@ def screen_files(
     allow_legacy_abi: bool = False,
 ) -> Screened:
     """Screen an unpacked file table (path -> content). Raises `BundleRefused` with all findings."""
+    known = load_catalog() if catalog is None else catalog  # a broken catalog is no miner's fault: before any bundle
     with _collector_paused():
-        return _screen(files, content_hash, limits, catalog, allow_legacy_abi=allow_legacy_abi)
+        return _screen(files, content_hash, limits, known, allow_legacy_abi=allow_legacy_abi)
 
 
 @contextmanager
@@ -97,7 +98,7 @@ def _screen(
     files: Mapping[str, bytes],
     content_hash: str,
     limits: IntakeLimits,
-    catalog: TargetCatalog | None,
+    catalog: TargetCatalog,
     *,
     allow_legacy_abi: bool,
 ) -> Screened:
@@ -112,7 +113,7 @@ def _screen(
         raise IntakeError("MANIFEST_SYNTAX", "the manifest cannot be read.")
     closure = python.closure(manifest.ops)
     check_reachable(ordered, closure, findings)
-    resolution = findings.attempt(lambda: resolve_target(manifest, catalog or load_catalog()))
+    resolution = findings.attempt(lambda: resolve_target(manifest, catalog))
     domains = _domains(manifest, ordered, findings)
     findings.raise_if_any()
     if resolution is None or len(domains) != len(manifest.ops):
