@@ -21,6 +21,7 @@ from intake.package import package_bytes
 from intake.publish import open_published
 from intake.screen import screen_archive
 from node.jobs import Job, JobState
+from node.services.attempt_choice import choose
 from node.services.context import NodeContext
 from node.services.fetching import FetchingService
 from node.services.intake import IntakeService
@@ -28,7 +29,7 @@ from node.services.supervisor import cancel_all
 from node.store.engine import Store
 from node.store.events import verify_chain
 from node.store.evidence_rows import find_bundle
-from node.store.job_rows import entries, load_job
+from node.store.job_rows import entries, load_job, recover_all
 from node.store.schema import fetches
 from node.store.submission_rows import Submission
 from qualify.intake_runner import ScreenedBundle
@@ -79,6 +80,7 @@ class Host:
     def __init__(self) -> None:
         self.answers: dict[str, list[bytes | Exception]] = {}
         self.asked: list[str] = []
+        self.closed: set[str] = set()  # URLs that never answer
 
     def serve(self, one: Submission, *answers: dict[str, bytes] | bytes | Exception) -> None:
         """Answer for `one` with file tables (packed), raw bytes or errors."""
@@ -87,6 +89,8 @@ class Host:
     async def fetch(self, url: str) -> Archive:
         """Answer."""
         self.asked.append(url)
+        if url in self.closed:
+            await asyncio.Event().wait()
         answers = self.answers[url]
         answer = answers.pop(0) if len(answers) > 1 else answers[0]
         if isinstance(answer, Exception):
@@ -259,16 +263,27 @@ async def test_refused_url_is_not_retried(world: World) -> None:
     assert (job.state, job.code, len(world.host.asked)) == (JobState.FAILED, "FETCH_REFUSED", 1)
 
 
-async def test_copies_are_found_in_chain_order(world: World) -> None:
-    """Byte-identical and reformatted copies of another hotkey fail and name the original, whoever is fetched first."""
+@pytest.mark.parametrize("first", ["original", "copy"])
+async def test_copies_are_found_in_chain_order(world: World, first: str) -> None:
+    """Identical and reformatted copies by another hotkey fail and name the original, whoever is fetched first."""
     files = bundle()
     reformatted = bundle("renamed", kernel="# mine\ndef run(x, weight, out):\n    out.copy_( (x) *{factor} )\n")
     original = committed(1, files)
     twin, disguised = committed(2, files, hotkey=HOTKEY_B), committed(3, reformatted, hotkey=HOTKEY_B)
     for one, served in ((original, files), (twin, files), (disguised, reformatted)):
         world.host.serve(one, served)
+    late = [original] if first == "copy" else [twin, disguised]
+    world.host.closed = {one.url for one in late}
     await record(world.store, original, twin, disguised)
-    jobs = await world.settle()
+    await world.run(lambda jobs: jobs[2 if first == "copy" else 0].state is JobState.QUEUED)
+    world.host.closed = set()
+    await world.store.write(recover_all)
+    await world.settle()
+    chosen = await world.store.write(choose, world.context.terms)
+    assert chosen is not None
+    assert chosen.entry.submission == original
+    assert await world.store.write(choose, world.context.terms) is None
+    jobs = await world.jobs()
     assert [job.code for job in jobs] == ["", "COPY_OF_EARLIER", "COPY_OF_EARLIER"]
     assert {job.earlier_id for job in jobs[1:]} == {original.submission_id}
 
@@ -335,14 +350,7 @@ async def test_slow_host_holds_one_place_only(world: World) -> None:
     stuck, files = committed(1, bundle("stuck")), bundle()
     good = committed(2, files)
     world.host.serve(good, files)
-    answer = world.host.fetch
-
-    async def fetch(url: str) -> Archive:
-        if url == stuck.url:
-            await asyncio.Event().wait()
-        return await answer(url)
-
-    world.host.fetch = fetch  # type: ignore[method-assign]
+    world.host.closed = {stuck.url}
     await record(world.store, stuck, good)
     jobs = await world.run(lambda jobs: jobs[1].state is JobState.QUEUED)
     assert jobs[0].state is JobState.FETCHING
