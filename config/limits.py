@@ -57,6 +57,58 @@ class EvidenceLimits:
     log_bytes: int = 64 * 1024  # kept tail of a sandboxed process's output
 
 
+@dataclass(frozen=True)
+class DirectLimits:
+    """Bounds on the declarations of direct-artifact rows; the wire format of the deployed network."""
+
+    exports: int = 16  # [[ops.aot_exports]] of one row
+    profile_inputs: int = 16  # compile-profile values one export asks for
+    bindings: int = 64  # binding rows of one export
+    prelaunch: int = 16  # fills before one step
+    requirements: int = 64  # rows of one capability requirement list
+    step: int = 255  # largest step number of a plan
+    factory_characters: int = 128  # name of the compiler-side function
+    unsqueeze: int = 8  # inserted unit dimensions of one tensor view
+    unsqueeze_reach: int = 16  # an inserted position lies in -reach..reach
+    leading_dim: int = 16  # largest leading dimension
+    axis: int = 15  # largest tensor axis
+    assumed_alignment: int = 1 << 20  # bytes, of one pointer
+    aggregate_depth: int = 4  # nested lists
+    aggregate_children: int = 16  # entries of one list
+    aggregate_leaves: int = 32  # leaves of one aggregate
+    aggregate_dynamic: int = 16  # leaves read from a live call
+    resources: int = 32  # [[ops.artifact_resources]] of one row
+    resource_rank: int = 16  # extents of one resource
+    resource_factors: int = 8  # factors of one extent
+    resource_alignment: int = MIB  # bytes
+    resource_extent: int = (1 << 31) - 1  # one extent, one factor bound, one divisor
+    resource_product: int = (1 << 63) - 1  # product of the factor bounds of one extent
+    resource_elements: int = 1 << 36  # elements of one resource
+    resource_bytes: int = 64 << 30  # bytes of one resource
+    resource_total_bytes: int = 128 << 30  # bytes of all resources of one row
+    expression_nodes: int = 128  # nodes of one expression
+    expression_operands: int = 8  # operands of one node
+    float_text: int = 64  # characters of one exact float
+    kernels: int = 1024  # kernels of one device plan
+    kernel_name_characters: int = 4096
+    kernel_parameters: int = 256  # formal parameters of one kernel
+    kernel_parameter_bytes: int = 32_764  # one formal parameter
+    launches: int = 256  # launches of one device plan
+    parameter_bytes: int = 4096  # one parameter that the validator constructs
+    struct_fields: int = 64  # fields of one packed struct
+    tensor_map_rank: int = 5  # dimensions of one TMA descriptor
+    tensor_map_dimension: int = 1 << 32  # elements of one global dimension
+    tensor_map_stride: int = 1 << 40  # bytes; a global stride is smaller
+    tensor_map_box: int = 256  # elements of one box dimension
+    tensor_map_element_stride: int = 8
+    launch_dimension: int = (1 << 32) - 1  # grid, block and cluster dimensions
+    block_threads: int = 1024  # volume of one block
+    cluster_blocks: int = 32  # volume of one cluster
+    shared_memory_bytes: int = MIB  # dynamic shared memory of one launch
+    divisor: int = (1 << 31) - 1  # divisor of a fast division
+
+
 INTAKE = IntakeLimits()
 CHAIN = ChainLimits()
 EVIDENCE = EvidenceLimits()
+DIRECT = DirectLimits()

@@ -27,7 +27,9 @@ def shown(value: object) -> str:
         return str(value) if value.bit_length() <= 64 else "a huge integer"
     if isinstance(value, float):
         return repr(value)
-    return {dict: "a table", list: "an array"}.get(type(value), f"a {type(value).__name__}")
+    if isinstance(value, dict):
+        return "a table"
+    return "an array" if isinstance(value, list) else f"a {type(value).__name__}"
 
 
 def one_of(words: Collection[str]) -> str:

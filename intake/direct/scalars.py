@@ -31,7 +31,9 @@ INT64_LOW, INT64_HIGH = -(1 << 63), (1 << 63) - 1
 PACK_FORMATS: Mapping[str, str] = MappingProxyType(
     dict(
         zip(
-            ("bool", "i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64", "f16", "f32", "f64"), "?bBhHiIqQefd", strict=True
+            ("bool", "i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64", "f16", "f32", "f64"),
+            "?bBhHiIqQefd",
+            strict=True,
         )
     )
 )
@@ -88,10 +90,11 @@ def scalar_document(value: Scalar | str) -> object:
     return {"hex": value.hex(), "type": "float"} if isinstance(value, float) else value
 
 
-def pack_scalar(value: Scalar, scalar_type: str, where: Where) -> bytes:
-    """Return the little-endian bytes of a parameter. Raises DIRECT_TYPE, DIRECT_VALUE."""
-    exact = as_scalar(value, where, scalar_type)
+def pack_scalar(value: Scalar, scalar_type: str) -> bytes | None:
+    """Return the little-endian bytes of `value`; None when it has another family or does not fit the type."""
+    if family_of_value(value) != family_of(scalar_type):
+        return None
     try:
-        return struct.pack("<" + PACK_FORMATS[scalar_type], exact)
-    except OverflowError:
-        raise where.refusal("DIRECT_VALUE", f"{shown(value)} is outside {scalar_type}.") from None
+        return struct.pack("<" + PACK_FORMATS[scalar_type], value)
+    except (OverflowError, struct.error):
+        return None

@@ -7,7 +7,7 @@ Invariants
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -16,6 +16,7 @@ from config.errors import IntakeError, SourceLocation
 MANIFEST = "manifest.toml"
 Part = str | int
 LineFinder = Callable[[tuple[Part, ...]], int]
+_NO_LINE = 1 << 62
 
 
 class TomlLineTable(Protocol):
@@ -42,8 +43,13 @@ class Where:
         return IntakeError(code, f"{self}: {message}", hint=hint, location=SourceLocation(MANIFEST, line))
 
     def __str__(self) -> str:
-        text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in self.parts)
-        return text.removeprefix(".")
+        return "".join(_spelled(part) for part in self.parts).removeprefix(".")
+
+
+def _spelled(part: Part) -> str:
+    if isinstance(part, int):
+        return f"[{part}]"
+    return f'."{part}"' if "." in part else f".{part}"
 
 
 def row_place(index: int, find_line: LineFinder | None = None) -> Where:
@@ -58,23 +64,33 @@ def line_finder(lines: TomlLineTable, document: Mapping[str, Any]) -> LineFinder
     """
 
     def find(parts: tuple[Part, ...]) -> int:
-        for length in range(len(parts), 0, -1):
-            head = parts[:length]
-            line = _own_line(lines, document, head)
-            if line > 1:
-                return line
-        return 1
+        low, high = 1, _NO_LINE
+        for length in range(1, len(parts) + 1):
+            is_array = length < len(parts) and isinstance(parts[length], int)
+            for line, following in _candidates(lines, document, parts[:length], is_array=is_array):
+                # Headers are counted as if no such table were inline; a miscount lies outside its parent.
+                if low < line < high:
+                    low, high = line, min(high, following)
+                    break
+        return low
 
     return find
 
 
-def _own_line(lines: TomlLineTable, document: Mapping[str, Any], parts: tuple[Part, ...]) -> int:
-    """Return the line of the header or key that `parts` ends with; 1 when it has none."""
-    line = lines.line(_table_name(parts), _ordinal(document, parts))
-    if line > 1 or isinstance(parts[-1], int):
-        return line
-    parent = parts[:-1]
-    return lines.line(_table_name(parent), _ordinal(document, parent), parts[-1])
+def _candidates(
+    lines: TomlLineTable, document: Mapping[str, Any], parts: tuple[Part, ...], *, is_array: bool
+) -> Iterator[tuple[int, int]]:
+    """Yield where the header, then the key, that `parts` ends with may stand, each with the next header of its name.
+
+    An array has no header of its own; its elements do.
+    """
+    if not is_array:
+        name, ordinal = _table_name(parts), _ordinal(document, parts)
+        following = lines.line(name, ordinal + 1)
+        yield lines.line(name, ordinal), following if following > 1 else _NO_LINE
+    if isinstance(parts[-1], str) and len(parts) > 1:
+        parent = parts[:-1]
+        yield lines.line(_table_name(parent), _ordinal(document, parent), parts[-1]), _NO_LINE
 
 
 def _table_name(parts: tuple[Part, ...]) -> str:
@@ -84,7 +100,6 @@ def _table_name(parts: tuple[Part, ...]) -> str:
 def _ordinal(document: Mapping[str, Any], parts: tuple[Part, ...]) -> int:
     """Return how many tables of the same dotted name stand before `parts`, when all are written with headers."""
     level: list[tuple[object, bool]] = [(document, True)]  # (value, is an ancestor of the place)
-    before = 0
     keys = [part for part in parts if isinstance(part, str)]
     indices = _index_after_key(parts)
     for key, index in zip(keys, indices, strict=True):
@@ -94,11 +109,7 @@ def _ordinal(document: Mapping[str, Any], parts: tuple[Part, ...]) -> int:
             items = _elements(child)
             below += [(item, on_path and position == index) for position, item in enumerate(items)]
         level = below
-    for _, on_path in level:
-        if on_path:
-            return before
-        before += 1
-    return 0
+    return next((before for before, (_, on_path) in enumerate(level) if on_path), 0)
 
 
 def _elements(child: object) -> Sequence[object]:
