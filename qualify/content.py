@@ -3,8 +3,9 @@
 Invariants
 1. Every draw comes from Philox keyed with the first 16 bytes of `scoring.sealing.derive(seed, attempt, purpose,
    indices)`, so that anyone holding the seed repeats it: purposes "bank", "key", "inputs", "places", "filler".
-2. Inputs of a call are a window of one bank of N(0,1) values at a fresh offset, scaled and shifted afresh; the bank
-   is larger than any call, so two calls never hold the same values.
+2. Inputs of a call are the weighted sum of two windows, at fresh offsets, of one bank of N(0,1) values, scaled and
+   shifted afresh. Two windows, because sums over one window could be had from prefix sums of a bank that an arm has
+   seen in earlier calls; sums over products of two windows at any distance cannot.
 3. Filler looks like results: it is the same kind of data as an output, at an unpredictable offset, never a constant.
 4. Fingerprints are multilinear sums modulo 2^64 under a key that never enters an arm, so an arm cannot aim at one.
 """
@@ -70,18 +71,23 @@ class Content:
 
     def fill(self, target: torch.Tensor, style: Style, generator: np.random.Generator) -> None:
         """Write fresh values of `style` into `target` (any shape, any float dtype)."""
-        offset = int(generator.integers(0, SLACK))
-        window = self._bank[offset : offset + target.numel()].view(target.shape)
-        if style.cubed:
-            window = window.pow(3)
-        shift = torch.tensor(generator.uniform(-style.shift, style.shift), dtype=torch.float32)
+        first, second = (self._window(target, int(generator.integers(0, SLACK))) for _ in range(2))
+        mix = float(generator.uniform(0.25, 0.75))
         low, high = math.log(style.scale_low), math.log(style.scale_high)
+        scale = math.exp(generator.uniform(low, high))
+        if style.cubed:
+            first = first.pow(3)
+        torch.add(first, second, alpha=mix, out=target)
         if style.per_row and target.ndim > 1:
             rows = np.exp(generator.uniform(low, high, size=target.shape[0])).astype(np.float32)
-            scales = torch.from_numpy(rows).view(-1, *(1,) * (target.ndim - 1))
-            torch.addcmul(shift, window, scales, out=target)
+            target.mul_(torch.from_numpy(rows).view(-1, *(1,) * (target.ndim - 1)).to(target.dtype))
         else:
-            torch.add(shift, window, alpha=math.exp(generator.uniform(low, high)), out=target)
+            target.mul_(scale)
+        if style.shift:
+            target.add_(float(generator.uniform(-style.shift, style.shift)))
+
+    def _window(self, target: torch.Tensor, offset: int) -> torch.Tensor:
+        return self._bank[offset : offset + target.numel()].view(target.shape)
 
     def perturb(self, target: torch.Tensor, generator: np.random.Generator) -> None:
         """Change about one value in sixteen of `target` to another plausible value, at unpredictable places."""
