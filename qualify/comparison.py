@@ -2,7 +2,8 @@
 
 Invariants
 1. An element passes when |got - expected| <= absolute + relative * |expected|; a row passes when the norm of its
-   error is at most `row` times the norm of the expected row. The worse of the two decides.
+   error is at most `row` times the norm of the expected row plus `peak` times its largest
+   element. The worse of the two decides.
 2. The figure is in ppm of the bound: `AT_BOUND` still passes; NaN or infinity gives `NON_FINITE`.
 3. Expectations stay in the referee; the output is read as it lies in shared memory, never through an arm.
 """
@@ -49,7 +50,8 @@ def expect(expected: torch.Tensor, tolerance: Tolerance) -> Expectation:
     """Return the expectation of one float32 output of any shape."""
     rows = expected.view(-1, expected.shape[-1])
     floor = tolerance.row_floor * math.sqrt(rows.shape[-1])
-    row_bound = torch.linalg.vector_norm(rows, dim=-1).mul_(tolerance.row).add_(floor)
+    peak = torch.linalg.vector_norm(rows, ord=math.inf, dim=-1).mul_(tolerance.peak)
+    row_bound = torch.linalg.vector_norm(rows, dim=-1).mul_(tolerance.row).add_(peak).add_(floor)
     return Expectation(rows, row_bound, tolerance)
 
 
