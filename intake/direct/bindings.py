@@ -16,7 +16,7 @@ from config.limits import DIRECT
 from config.slot_resources import SlotResource
 from intake.direct.aggregate import AggregateBinding, parse_aggregate
 from intake.direct.provider import GROUP_PROJECTIONS
-from intake.direct.reading import Table, as_choice, as_integer, one_of
+from intake.direct.reading import Table, as_integer, kind_of, one_of
 from intake.direct.scalars import SCALAR_TYPES, family_of
 from intake.direct.scope import Scope
 from intake.direct.where import Where
@@ -96,10 +96,7 @@ def parse_binding(value: object, where: Where, role: str, scope: Scope) -> Bindi
 
     Raises DIRECT_TYPE, DIRECT_VALUE, DIRECT_LIMIT, DIRECT_*_KEY, DIRECT_SOURCE, DIRECT_BINDING.
     """
-    raw = value.get("kind") if isinstance(value, Mapping) else None
-    if raw is None:
-        Table(value, where, "kind")
-    kind = as_choice(raw, where.at("kind"), KINDS)
+    kind = kind_of(value, where, KINDS)
     if kind == "aggregate":
         return parse_aggregate(value, where, role, scope)
     table = Table(value, where, "kind source", f"projection {_OPTIONS[kind]}")

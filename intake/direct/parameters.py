@@ -19,7 +19,7 @@ from intake.direct import fast_divmod, tensor_map
 from intake.direct.bindings import Binding
 from intake.direct.expression import Expression, parse_expression
 from intake.direct.provider import GROUP_PROJECTIONS
-from intake.direct.reading import Table, as_choice, shown
+from intake.direct.reading import Table, kind_of, shown
 from intake.direct.scalars import PACK_FORMATS, family_of, pack_scalar, width_of
 from intake.direct.tensor_map import TensorMap, parse_tensor_map, tensor_binding
 from intake.direct.where import Where
@@ -96,10 +96,7 @@ class Parameter(msgspec.Struct, frozen=True):
 
 def parse_parameter(value: object, where: Where, bindings: Sequence[Binding]) -> Parameter:
     """Parse one parameter of an export with `bindings`. Raises as `parse_expression`, and DIRECT_PARAMETER."""
-    raw = value.get("kind") if isinstance(value, Mapping) else None
-    if raw is None:
-        Table(value, where, "kind")
-    kind = as_choice(raw, where.at("kind"), _KEYS)
+    kind = kind_of(value, where, _KEYS)
     table = Table(value, where, f"kind size {_KEYS[kind]}")
     size = table.integer("size", 1, DIRECT.parameter_bytes)
     if kind in _SIZES and size != _SIZES[kind]:

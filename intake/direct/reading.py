@@ -63,6 +63,15 @@ def as_choice(value: object, where: Where, choices: Collection[str]) -> str:
     return text
 
 
+def kind_of(value: object, where: Where, kinds: Collection[str]) -> str:
+    """Return the `kind` of a table whose other keys follow from it. Raises DIRECT_TYPE, DIRECT_VALUE, DIRECT_*_KEY."""
+    if not isinstance(value, Mapping):
+        raise where.refusal("DIRECT_TYPE", f"{shown(value)} is not a table.")
+    if value.get("kind") is None:
+        raise where.refusal("DIRECT_MISSING_KEY", "the key kind is missing.", one_of(kinds))
+    return as_choice(value["kind"], where.at("kind"), kinds)
+
+
 def as_items(value: object, where: Where, low: int, high: int) -> list[tuple[Any, Where]]:
     """Return the entries of an array of `low..high` entries, each with its place. Raises DIRECT_TYPE, DIRECT_LIMIT."""
     if type(value) is not list:

@@ -98,7 +98,7 @@ def covering(slot: str, *more: Table, **keys: Any) -> Table:
 def resource(name: str = "workspace.tmp", **keys: Any) -> Table:
     """Return a small artifact resource."""
     lifetimes = {"workspace": "call", "prepared": "prepared", "state": "engine"}
-    row = {"name": name, "dtype": "f32", "alignment": 16, "lifetime": lifetimes[name.partition(".")[0]]}
+    row = {"name": name, "dtype": "f32", "alignment": 16, "lifetime": lifetimes.get(name.partition(".")[0], "call")}
     return {**row, "shape": [{"factors": [{"static": 4}]}], **keys}
 
 
