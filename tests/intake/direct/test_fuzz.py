@@ -38,7 +38,8 @@ KEYS = st.sampled_from(
         words(
             "provider name factory profile_inputs bindings device_plan role plan step specializes prelaunch kind "
             "source projection cast axis components schema nodes result op operands value binding kernels launches "
-            "parameters size expression fields offset data_hex tensor_binding tma shape factors static divisor upper_bound x y z"
+            "parameters size expression fields offset data_hex tensor_binding tma shape factors static divisor "
+            "upper_bound x y z"
         )
     )
 )
