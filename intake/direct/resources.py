@@ -222,7 +222,8 @@ def _check_known_in_time(resource: SlotResource, abi: SlotAbi, lifetime: str, wh
 def _check_size(resource: ArtifactResource, where: Where) -> None:
     elements = math.prod(extent.largest for extent in resource.shape)
     if elements > DIRECT.resource_elements:
-        raise where.refusal("DIRECT_LIMIT", f"up to {shown(elements)} elements are more than {DIRECT.resource_elements}.")
+        message = f"up to {shown(elements)} elements are more than {DIRECT.resource_elements}."
+        raise where.refusal("DIRECT_LIMIT", message)
     if resource.largest_bytes > DIRECT.resource_bytes:
         message = f"up to {resource.largest_bytes} bytes are more than {DIRECT.resource_bytes}."
         raise where.refusal("DIRECT_LIMIT", message)
