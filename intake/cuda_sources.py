@@ -1,0 +1,271 @@
+"""Declared CUDA sources: names, units, and everything they can include.
+
+Invariants
+1. A declared file is a `.cu` unit or a `.cuh` header of the bundle. The stem of a unit is its import name: a Python
+   identifier, no keyword, one unit each, and no module of the bundle.
+2. Every include names its file literally. A file of the bundle that an include can reach is declared and a header; a
+   name that is not in the bundle belongs to the toolchain and is a plain relative path.
+3. `__has_include` asks about files, so it follows the same rule. Nothing else may bring a file in: no `#include_next`,
+   `#import`, `#embed`, module import, precompiled header, `.incbin` or assembler `.include`.
+4. Directives come from a closed list. This is defence in depth: the builder also checks what the compiler really read.
+"""
+
+from __future__ import annotations
+
+import bisect
+import keyword
+import posixpath
+import re
+from collections.abc import Collection, Iterator, Mapping
+from typing import NamedTuple
+
+from config.canonical import path_order, sorted_paths
+from config.errors import IntakeError, SourceLocation
+from intake.cuda_text import CudaText, read_cuda
+from intake.manifest_fields import MANIFEST
+from intake.names import suffix_of
+from intake.refusal import Findings, clip
+from intake.suggest import words
+
+_BLANK = r"[ \t\f\v]*"
+_DIRECTIVE = re.compile(rf"^{_BLANK}#{_BLANK}([^\n]*)", re.MULTILINE)
+_NAME = re.compile(r"[A-Za-z_][0-9A-Za-z_$\x80-\xff]*")
+_ALLOWED = words("include define undef if ifdef ifndef elif elifdef elifndef else endif error warning pragma line")
+_MAX_INCLUDES = 4096  # of one file
+_HEADER = re.compile(r'(?P<system><[^>\n]*>)|(?P<quoted>"[^"\n]*")')
+_PASTE = r"(?:\s*\#\#\s*)?"  # `in##cbin` is one word to the compiler
+# Patterns start with a literal and look back after it, which lets the scan skip at C speed.
+_HAS_FILE = re.compile(
+    rf"_(?<!\w_){_PASTE}{_PASTE.join('_has_')}{_PASTE}(?:{_PASTE.join('include')}|{_PASTE.join('embed')})"
+    rf"(?P<next>{_PASTE}{_PASTE.join('_next')})?(?!\w)"
+)
+_ASKED = re.compile(r'\s*\(\s*(<[^>\n]*>|"[^"\n]*")\s*\)')
+_DEFINES = re.compile(r"(?:\bdefined\s*\(?|#\s*(?:(?:el)?ifn?def|define|undef))\s*\Z")
+_INCBIN = re.compile(rf"[iI](?<!\w[iI]){_PASTE}(?i:{_PASTE.join('ncbin')})(?!\w)")
+_MODULE = re.compile(r"import(?<!\wimport)\s*[<\"]")
+_IN_STRINGS = re.compile(r"incbin|\.include\b|pch_preprocess|include_alias|GCC\s+dependency", re.IGNORECASE)
+_IN_PRAGMAS = re.compile(r"\b(?:pch_preprocess|include_alias|dependency)\b")
+_NEARBY = 64  # characters before a question in which `defined` or `#ifdef` may stand
+_LITERAL = 'Write "file.cuh" or <header> itself, without macros.'
+_SEPARATES = re.compile(r"[,;(){}]")
+_ESCAPE = re.compile(r"\\(x[0-9A-Fa-f]+|[0-7]{1,3}|u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8}|[\s\S])")
+
+
+class Include(NamedTuple):
+    """One literal include (or `__has_include`) at `line`; `quoted` tells `"name"` from `<name>`."""
+
+    name: str
+    quoted: bool
+    line: int
+
+
+class CudaSources(NamedTuple):
+    """The CUDA side of a bundle. `units` maps import names to `.cu` paths; `edges` maps every declared file to the
+    headers of the bundle it includes; `external` are the toolchain headers that are named. All in path order."""
+
+    units: dict[str, str]
+    headers: tuple[str, ...]
+    edges: dict[str, tuple[str, ...]]
+    external: tuple[str, ...]
+
+    def closure(self, path: str) -> tuple[str, ...]:
+        """Return every header of the bundle that a declared file reaches, in path order."""
+        reached: set[str] = set()
+        pending = [path]
+        while pending:
+            fresh = set(self.edges.get(pending.pop(), ())) - reached
+            reached |= fresh
+            pending += fresh
+        return tuple(sorted_paths(reached))
+
+
+def load_cuda(
+    declared: Mapping[str, int], files: Mapping[str, bytes], findings: Findings, modules: Collection[str] = ()
+) -> CudaSources:
+    """Check the declared files and what they include; what is wrong becomes findings.
+
+    `declared` maps each path of any row's `cuda_sources` to the line of its row in the manifest; paths that are no
+    file of the bundle are the manifest's business and skipped. `modules` are the top-level Python names of the bundle.
+    Codes: CUDA_SUFFIX, CUDA_UNIT, CUDA_INCLUDE, CUDA_DIRECTIVE, CUDA_LEXICAL, CUDA_NOT_TEXT,
+    CUDA_TOO_COMPLEX.
+    """
+    paths = [path for path in sorted_paths(declared) if path in files]
+    units = _units(paths, declared, modules, findings)
+    edges: dict[str, tuple[str, ...]] = {}
+    external: set[str] = set()
+    for path in paths:
+        text = findings.attempt(lambda path=path: read_cuda(path, bytes(files[path])))  # type: ignore[misc]
+        if text is None:
+            continue
+        local: set[str] = set()
+        for include in find_includes(text, findings):
+            try:
+                target = _resolve(path, include, declared, files)
+            except IntakeError as error:
+                findings.take(error)
+                continue
+            if target:
+                local.add(target)
+            else:
+                external.add(include.name)
+        edges[path] = tuple(sorted_paths(local))
+    headers = tuple(path for path in paths if suffix_of(path) == ".cuh")
+    return CudaSources(units, headers, edges, tuple(sorted(external, key=path_order)))
+
+
+def _units(
+    paths: list[str], declared: Mapping[str, int], modules: Collection[str], findings: Findings
+) -> dict[str, str]:
+    units: dict[str, str] = {}
+    folded: dict[str, str] = {}
+    hint = "A unit is imported by its stem: rename the file."
+    for path in paths:
+        stem = path.rpartition("/")[2].removesuffix(".cu")
+        problem = ""
+        if suffix_of(path) == ".cuh":
+            continue
+        if suffix_of(path) != ".cu":
+            findings.add("CUDA_SUFFIX", f"{clip(path)} is not a .cu or .cuh file.", path=MANIFEST, line=declared[path])
+            continue
+        if not (stem.isascii() and stem.isidentifier()) or keyword.iskeyword(stem):
+            problem = f"the stem of {clip(path)} is not a plain identifier."
+        elif stem in modules:
+            problem = f"{clip(path)} has the import name of a Python module of the bundle."
+        elif folded.setdefault(stem.casefold(), path) != path:
+            problem = f"{clip(path)} and {clip(folded[stem.casefold()])} have one import name."
+        if problem:
+            findings.add("CUDA_UNIT", problem, hint=hint, path=MANIFEST, line=declared[path])
+        else:
+            units[stem] = path
+    return units
+
+
+def find_includes(text: CudaText, findings: Findings) -> list[Include]:
+    """Return every literal include of one file; every other way of bringing a file in becomes a finding."""
+    scan = _FileScan(text, findings)
+    scan.directives()
+    scan.questions()
+    scan.other_ways()
+    return scan.includes
+
+
+class _FileScan:
+    def __init__(self, text: CudaText, findings: Findings) -> None:
+        self._text = text
+        self._findings = findings
+        self.includes: list[Include] = []
+
+    def directives(self) -> None:
+        """Read `#include` lines and refuse directives outside the closed list."""
+        for directive in _DIRECTIVE.finditer(self._text.code):
+            body, offset = directive.group(1), directive.start(1)
+            match = _NAME.match(body)
+            name = match.group() if match else ""
+            if not name and body.strip():
+                self._refuse("CUDA_DIRECTIVE", "a directive has no name.", offset)
+            elif name and name not in _ALLOWED:
+                self._refuse("CUDA_DIRECTIVE", f"the directive {clip('#' + name)} is not admitted.", offset)
+            elif name == "include":
+                self._include(body[len(name) :].strip(" \t\f\v"), offset)
+            elif name == "pragma" and _IN_PRAGMAS.search(body):
+                self._refuse("CUDA_DIRECTIVE", "the pragma reads another file.", offset)
+
+    def questions(self) -> None:
+        """Read `__has_include(...)`, which asks about a file as `#include` does."""
+        code = self._text.code
+        for match in _HAS_FILE.finditer(code):
+            start, end = match.span()
+            before = code[max(0, start - _NEARBY) : start].rpartition("\n")[2]
+            asked = _ASKED.match(code, end)
+            if self._in_string(start) or _DEFINES.search(before):
+                continue
+            if asked is None or match["next"] or "embed" in match.group():
+                self._refuse("CUDA_INCLUDE", "the question for a file does not name it literally.", start, _LITERAL)
+            else:
+                self._include(asked.group(1), start)
+
+    def other_ways(self) -> None:
+        """Refuse assembler directives, module imports and strings that name a file to read."""
+        code = self._text.code
+        for pattern, message in ((_INCBIN, ".incbin brings a file in."), (_MODULE, "an import brings a file in.")):
+            for match in pattern.finditer(code):
+                if not self._in_string(match.start()):
+                    self._refuse("CUDA_INCLUDE", message, match.start())
+        for offset, joined in _joined_strings(self._text):
+            if _IN_STRINGS.search(joined):
+                message = "a string tells the assembler or the compiler to read a file."
+                self._refuse("CUDA_INCLUDE", message, offset)
+
+    def _include(self, header: str, offset: int) -> None:
+        name = header[1:-1].encode("latin-1").decode("utf-8", "replace")
+        if _HEADER.fullmatch(header) is None or "\ufffd" in name:
+            self._refuse("CUDA_INCLUDE", "the include does not name its file literally.", offset, _LITERAL)
+        elif len(self.includes) == _MAX_INCLUDES:
+            self._refuse("CUDA_TOO_COMPLEX", f"the file has more than {_MAX_INCLUDES} includes.", offset)
+        else:
+            self.includes.append(Include(name, header.startswith('"'), self._text.lines.line(offset)))
+
+    def _in_string(self, offset: int) -> bool:
+        index = bisect.bisect_right(self._text.strings, offset, key=lambda item: item.start) - 1
+        return index >= 0 and offset < self._text.strings[index].end
+
+    def _refuse(self, code: str, message: str, offset: int, hint: str = "") -> None:
+        self._findings.add(code, message, hint=hint, path=self._text.path, line=self._text.lines.line(offset))
+
+
+def _joined_strings(text: CudaText) -> Iterator[tuple[int, str]]:
+    """Yield adjacent string literals as one text, escapes resolved: macros between them do not part them."""
+    group: list[str] = []
+    offset = 0
+    end = 0
+    for item in text.strings:
+        if group and _SEPARATES.search(text.code, end, item.start):
+            yield offset, _unescaped("".join(group))
+            group = []
+        if not group:
+            offset = item.start
+        group.append(item.text)
+        end = item.end
+    if group:
+        yield offset, _unescaped("".join(group))
+
+
+def _unescaped(text: str) -> str:
+    return _ESCAPE.sub(_character, text) if "\\" in text else text
+
+
+def _character(match: re.Match[str]) -> str:
+    body = match.group(1)
+    if body[0] in "xuU":
+        code = int(body[1:][-8:] or "0", 16)
+    elif body[0] in "01234567":
+        code = int(body, 8)
+    else:
+        return "\n" if body == "n" else body
+    return chr(code) if code < 0x110000 else "?"
+
+
+def _resolve(path: str, include: Include, declared: Collection[str], files: Collection[str]) -> str:
+    """Return the header of the bundle that an include means, or "" when it is the toolchain's."""
+
+    def refuse(complaint: str, hint: str) -> IntakeError:
+        message = f"the include of {clip(include.name)} {complaint}."
+        return IntakeError("CUDA_INCLUDE", message, hint=hint, location=SourceLocation(path, include.line))
+
+    name = include.name
+    if not name or "\\" in name or name.startswith("/"):
+        raise refuse("is not a relative path", "Name the file relative to the including one.")
+    beside = posixpath.normpath(posixpath.join(posixpath.dirname(path), name))
+    # The root of the bundle may be on the compiler's search path: what stands there counts as reachable too.
+    candidates = (beside, name) if include.quoted else (name,)
+    for candidate in candidates:
+        if candidate not in files:
+            continue
+        if suffix_of(candidate) != ".cuh":
+            raise refuse("reaches a file that is not a header", "Only .cuh files are included; .cu files are units.")
+        if candidate not in declared:
+            raise refuse("reaches an undeclared file", f"Add {clip(candidate)} to cuda_sources.")
+        return candidate
+    if not {"", ".", ".."}.isdisjoint(name.split("/")):
+        raise refuse("leaves the bundle or is not in normal form", "Name toolchain headers by their plain path.")
+    return ""
