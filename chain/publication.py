@@ -34,7 +34,15 @@ from chain.publication_record import (
 )
 from chain.sealing import SealedRow, sealer_for
 from chain.signer import Signer
-from chain.weights import Waiting, WeightRow, WeightTarget, reason_to_wait, resolve_row, rows_match
+from chain.weights import (
+    Waiting,
+    WeightRow,
+    WeightTarget,
+    reason_not_to_burn,
+    reason_to_wait,
+    resolve_row,
+    rows_match,
+)
 from config.errors import ChainError
 
 __all__ = [
@@ -125,6 +133,9 @@ class _Publisher:
         validator = metagraph.by_hotkey(hotkey)
         if validator is None:
             return self._wait(head, _not_registered(hotkey, options.netuid))
+        unburnable = reason_not_to_burn(desired, metagraph)
+        if unburnable is not None:
+            return self._wait(head, unburnable)
         row = resolve_row(desired, metagraph, validator)
         if await self._is_fresh(head, desired, row, parameters, validator.uid):
             return StepResult(head, self.block)

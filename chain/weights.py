@@ -4,7 +4,8 @@ Invariants
 1. Shares are integers in ppm, positive, over distinct hotkeys, summing to 1,000,000. Anything else is a defect of ours
    and stops publication (WEIGHT_VECTOR_INVALID); there are no floats, so there is no NaN.
 2. Hotkeys become UIDs against one metagraph, at signing time. The share of a hotkey that is not registered goes to the
-   validator itself. A UID is never remembered from before, so whoever inherits one inherits nothing.
+   validator itself; what is to be burned goes to the burn hotkey or nowhere. A UID is never remembered from before, so
+   whoever inherits one inherits nothing.
 3. Values are scaled so that the largest is 65535 and rounded by largest remainder: the total is kept to one unit, a
    larger share never gets a smaller value, and equal remainders are settled by hotkey. Values of zero are left out.
 4. Every reason not to publish names the value there is, the value needed and, where known, the block it can work at.
@@ -25,11 +26,15 @@ PPM = 1_000_000
 
 
 class WeightTarget(msgspec.Struct, frozen=True):
-    """The vector to publish: (hotkey, ppm) entries, its digest, and the chain epoch it was computed for."""
+    """The vector to publish: (hotkey, ppm) entries, its digest, and the chain epoch it was computed for.
+
+    `burn_hotkey` names the entry whose share is burned, if there is one: nobody may receive it in its place.
+    """
 
     entries: tuple[tuple[str, int], ...]
     digest: str
     epoch: int
+    burn_hotkey: str | None = None
 
 
 class WeightRow(msgspec.Struct, frozen=True):
@@ -61,6 +66,20 @@ def resolve_row(target: WeightTarget, metagraph: Metagraph, validator: Neuron) -
     paid = sorted((_uid(metagraph, hotkey), value, hotkey) for hotkey, value in values.items() if value)
     uids, numbers, hotkeys = zip(*paid, strict=True)
     return WeightRow(uids, numbers, hotkeys)
+
+
+def reason_not_to_burn(target: WeightTarget, metagraph: Metagraph) -> Waiting | None:
+    """Return why `target` cannot be paid because something of it is to be burned and cannot be, or None."""
+    burn = target.burn_hotkey
+    if burn is None or all(hotkey != burn for hotkey, _ in target.entries) or metagraph.by_hotkey(burn):
+        return None
+    who = f"Hotkey {burn}, which receives what is burned," if burn else "The hotkey that receives what is burned"
+    return Waiting(
+        "BURN_HOTKEY_NOT_REGISTERED",
+        f"{who} is not registered on subnet {metagraph.netuid}; its share is paid to nobody else.",
+        current="not registered",
+        needed="registered",
+    )
 
 
 def scale_shares(shares: Mapping[str, int]) -> dict[str, int]:

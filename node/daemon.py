@@ -26,11 +26,12 @@ from config.errors import ExitCode
 from config.settings import Settings
 from config.target_catalog import load_catalog
 from intake.fetch import ArchiveFetcher, FetchPolicy
+from intake.publish import sweep_staging
 from node.services import selfcheck
 from node.services.arena_copy import keep_arena
 from node.services.context import NodeContext, worker_digest
 from node.services.fetching import FetchingService
-from node.services.heads import HeadWatch
+from node.services.heads import HeadsService, HeadWatch
 from node.services.intake import IntakeService
 from node.services.parking import ParkingService
 from node.services.publication import PublicationService
@@ -106,7 +107,8 @@ def _services(
 ) -> list[Service]:
     heads = HeadWatch()
     return [
-        RevealsService(context, client, heads),
+        HeadsService(client, heads, context.settings.chain.poll_seconds),
+        RevealsService(context, client),
         FetchingService(context, fetcher),
         IntakeService(context, screener),
         QualificationService(context, receipts),
@@ -148,11 +150,13 @@ def _known(connection: Connection) -> set[str]:
 
 
 def _sweep(layout: StateLayout, waiting: set[str]) -> None:
-    """Empty the archive folder of whatever no job waits for."""
+    """Empty the archive folder of whatever no job waits for, and remove what interrupted writes left anywhere."""
     keep = {layout.archive(submission_id) for submission_id in waiting}
     for path in layout.archives.iterdir():
         if path not in keep:
             path.unlink(missing_ok=True)
+    layout.sweep()
+    sweep_staging(layout.bundles)
 
 
 @contextlib.contextmanager

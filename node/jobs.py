@@ -6,7 +6,8 @@ Invariants
    job (a restart, another step) and must drop what it was doing.
 3. FAIL is the candidate's fault and final. A fault of ours sends the job back with a delay, within a budget; after
    that it is `parked` and comes back by itself: at once when the arena or the worker build changes, otherwise after a
-   long rest. Nothing waits for a person.
+   long rest. Only what no rest can change (`HELD_CODES`: a target that the arena does not serve, a speed-up that wants
+   a person's eyes) waits for the arena or the build to change.
 4. Being interrupted (a crash, a stop) is free: it does not spend the budget.
 5. Everything here is pure: time comes in as an argument, nothing is read or written.
 """
@@ -36,11 +37,12 @@ class JobState(StrEnum):
     PASSED_TWICE = "passed_twice"  # waits for settlement
     SETTLED = "settled"  # crowned
     FAILED = "failed"
-    PARKED = "parked"  # our fault, budget spent; comes back with another worker build, or after a rest
+    PARKED = "parked"  # our fault, budget spent, or not for this arena; comes back by itself
     EXPIRED = "expired"
 
 
 PARKED_REST_MS = 6 * 60 * 60 * 1000
+HELD_CODES = frozenset({"TARGET_NOT_SERVED", "IMPLAUSIBLE_SPEEDUP"})
 
 FINAL = frozenset({JobState.SETTLED, JobState.FAILED, JobState.EXPIRED})
 WORKING = frozenset({JobState.FETCHING, JobState.SCREENING, JobState.MEASURING})
@@ -55,7 +57,8 @@ TRANSITIONS: Mapping[JobState, frozenset[JobState]] = MappingProxyType({
     }),
     JobState.QUEUED: frozenset({JobState.MEASURING, JobState.FAILED, JobState.PARKED, JobState.EXPIRED}),
     JobState.MEASURING: frozenset({
-        JobState.PASSED_ONCE, JobState.PASSED_TWICE, JobState.QUEUED, JobState.FAILED, JobState.PARKED,
+        JobState.PASSED_ONCE, JobState.PASSED_TWICE, JobState.QUEUED, JobState.RESERVED, JobState.FAILED,
+        JobState.PARKED,
     }),
     JobState.PASSED_ONCE: frozenset({
         JobState.MEASURING, JobState.QUEUED, JobState.FAILED, JobState.PARKED, JobState.EXPIRED,
@@ -130,13 +133,16 @@ def fail(job: Job, token: int, code: str, *, blame: str = Blame.MINER, detail: s
     return transition(job, JobState.FAILED, token, code=code, blame=str(blame), detail=detail, **changes)
 
 
-def after_fault(job: Job, token: int, *, budget: RetryBudget, now_ms: int, worker: str, **changes: Any) -> Job:
+def after_fault(
+    job: Job, token: int, *, budget: RetryBudget, now_ms: int, worker: str, back: JobState | None = None, **changes: Any
+) -> Job:
     """Return a working `job` after a fault of ours: back to where it can be picked up again, later, or parked.
 
     `worker` is the digest of the arena and worker build; a parked job comes back when it differs, or after its rest.
+    `back` is where it starts over when more than the step in hand was lost.
     """
     faults = job.faults + 1
-    back = pickup_state(job)
+    back = back or pickup_state(job)
     if faults > budget.attempts:
         return transition(
             job, JobState.PARKED, token, faults=faults, parked_from=back.value, parked_on=worker,
@@ -173,7 +179,7 @@ def recover(job: Job) -> Job:
 
 def unpark(job: Job, worker: str, now_ms: int) -> Job | None:
     """Return a parked `job` back where it came from when the build changed or its rest is over, else None."""
-    rests = now_ms < job.not_before_ms <= now_ms + PARKED_REST_MS
+    rests = job.code in HELD_CODES or now_ms < job.not_before_ms <= now_ms + PARKED_REST_MS
     if job.state is not JobState.PARKED or (job.parked_on == worker and rests):
         return None
     return transition(

@@ -2,7 +2,7 @@
 
 Invariants
 1. The copy is named by the arena's digest and reads back as the same arena; the file it came from may change or vanish
-   while the node runs.
+   while the node runs. A damaged copy is written anew.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def keep_arena(arena: Arena, folder: Path) -> Path:
     document = _document(arena)
     if parse_arena(document, str(path)).digest != arena.digest:
         raise InternalError("ARENA_COPY_DIFFERS", f"arena {arena.id} does not survive being written down")
-    if not path.exists():
+    if not path.is_file() or path.read_bytes() != document:
         write_durably(path, document, mode=0o644)
     return path
 

@@ -34,7 +34,7 @@ from node.store.evidence_rows import (
 from node.store.job_rows import Entry, due, save
 from scoring.settle import incumbents
 
-TARGET_NOT_MEASURED = "TARGET_NOT_MEASURED"
+TARGET_NOT_SERVED = "TARGET_NOT_SERVED"
 _WINDOW = 64  # jobs looked at in one transaction
 
 
@@ -63,8 +63,8 @@ class Terms(msgspec.Struct, frozen=True):
         """Return code and detail for a job that cannot be measured here now."""
         if target is None:
             detail = f"the arena {self.arena.id} does not measure {job.target_id}"
-            return {"code": TARGET_NOT_MEASURED, "detail": detail}
-        return {"code": "BUNDLE_NOT_STORED", "detail": "the published bundle is not in the store"}
+            return {"code": TARGET_NOT_SERVED, "detail": detail}
+        return {"code": "BUNDLE_NOT_STORED", "detail": "a published bundle is not in the store"}
 
 
 class Rival(NamedTuple):
@@ -84,13 +84,13 @@ def choose(connection: Connection, terms: Terms) -> Chosen | None:
             if fail_if_copy(connection, entry) is not None:
                 continue
             target = terms.measured_target(job.target_id)
+            rival = Rival(terms.arena.digest, *_incumbent(connection, target))
             candidate = find_bundle(connection, entry.submission.content_hash)
-            if target is None or candidate is None:
+            if target is None or candidate is None or not _is_known(connection, rival.incumbent):
                 save(connection, job, park(
                     job, job.token, worker=terms.worker, now_ms=now_ms(), **terms.reason_to_park(target, job)
                 ))
                 continue
-            rival = Rival(terms.arena.digest, *_incumbent(connection, target))
             if state is JobState.PASSED_ONCE:
                 if _requeued(connection, entry, rival):
                     continue
@@ -100,7 +100,14 @@ def choose(connection: Connection, terms: Terms) -> Chosen | None:
     return None
 
 
-def _incumbent(connection: Connection, target: Target) -> tuple[str, str]:
+def _is_known(connection: Connection, incumbent: str) -> bool:
+    """Say whether an incumbent (stock always is) can be handed to an attempt."""
+    return not incumbent or find_bundle(connection, incumbent) is not None
+
+
+def _incumbent(connection: Connection, target: Target | None) -> tuple[str, str]:
+    if target is None:
+        return "", ""
     state = crown_state(connection)
     holder = next((crown.content_hash for crown in state.crowns if crown.target_id == target.id), "")
     return holder, ",".join(incumbents(state, target.members))

@@ -3,6 +3,7 @@
 Invariants
 1. It only moves forward.
 2. `wait_beyond` never misses a head: it compares numbers, not signals.
+3. It is asked for by a service of its own: whatever keeps reveals from being read keeps nobody else from going on.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import asyncio
 
 from chain.blocks import BlockRef
+from chain.client import ChainClient
 
 
 class HeadWatch:
@@ -38,3 +40,20 @@ class HeadWatch:
             while self._latest is None or self._latest.number <= number:
                 await self._moved.wait()
             return self._latest
+
+
+class HeadsService:
+    """The service that follows the finalized head."""
+
+    name = "heads"
+
+    def __init__(self, client: ChainClient, heads: HeadWatch, poll_seconds: float) -> None:
+        self._client = client
+        self._heads = heads
+        self._poll_seconds = poll_seconds
+
+    async def run(self) -> None:
+        """Announce every new head until cancelled. Raises what `ChainClient.finalized_head` raises."""
+        while True:
+            await self._heads.announce(await self._client.finalized_head())
+            await asyncio.sleep(self._poll_seconds)

@@ -23,9 +23,9 @@ from config.errors import IntakeError
 from intake.publish import publish
 from intake.report import IntakeReport
 from node.jobs import Job, JobState, fail, park, transition
-from node.services.attempt_choice import TARGET_NOT_MEASURED, Terms
+from node.services.attempt_choice import TARGET_NOT_SERVED, Terms
 from node.services.context import NodeContext
-from node.services.copies import fail_if_copy
+from node.services.copies import fail_if_copy, fail_waiting_copies
 from node.services.faults import job_fault
 from node.services.transport import TransportFailure, transport_failed
 from node.store.events import now_ms
@@ -133,8 +133,15 @@ def _accepted(
     )
     record_bundle(connection, BundleRow(
         content_hash=submission.content_hash, bundle_id=report.bundle_id, target_id=report.target_id,
-        fingerprint=report.fingerprint,
+        fingerprint=report.fingerprint, pieces=" ".join(report.pieces),
     ))
+    moved = _moved(connection, terms, entry, report)
+    fail_waiting_copies(connection, report.fingerprint)
+    return moved
+
+
+def _moved(connection: Connection, terms: Terms, entry: Entry, report: IntakeReport) -> Job:
+    job = entry.job
     copied = fail_if_copy(connection, entry, fingerprint=report.fingerprint)
     if copied is not None:
         return copied
@@ -143,7 +150,7 @@ def _accepted(
     }
     if terms.measured_target(report.target_id) is None:
         return save(connection, job, park(
-            job, job.token, worker=terms.worker, now_ms=now_ms(), code=TARGET_NOT_MEASURED,
+            job, job.token, worker=terms.worker, now_ms=now_ms(), code=TARGET_NOT_SERVED,
             parked_from=JobState.QUEUED.value,
             detail=f"the arena {terms.arena.id} does not measure {report.target_id}", **found,
         ))

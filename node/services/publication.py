@@ -4,7 +4,7 @@ Invariants
 1. One step of `chain.publication` per new finalized block. While a publication is open it is only followed; a vector
    is computed only when the epoch still needs one.
 2. The vector follows from the live crowns and the metagraph at that block (`scoring.projection`). Everything burns
-   only while nothing is crowned.
+   only while nothing is crowned, and nobody is paid in the place of an absent burn hotkey.
 3. The vector and its signed receipt are stored in the same transaction as the intent that publishes it.
 4. Reasons to wait are logged once, and whenever they change.
 """
@@ -32,6 +32,10 @@ from node.store.journal import StoreJournal, VectorRow, read_head
 from scoring.projection import Projection, WeightPolicy, project
 from scoring.receipts import WeightsPredicate, present_claimants, weights_statement
 from scoring.settle import CrownState, live_claims
+
+_OPERATOR_MUST_ACT = frozenset({
+    "BURN_HOTKEY_NOT_REGISTERED", "NOT_REGISTERED", "NOT_PERMITTED", "WEIGHTS_TOO_FEW", "WEIGHT_ABOVE_LIMIT",
+})
 
 
 class Ledger(msgspec.Struct, frozen=True):
@@ -73,7 +77,9 @@ class PublicationService:
         result = await step(self._client, self._signer, self._journal, desired, self._options)
         waiting = result.waiting.code if result.waiting is not None else ""
         if result.waiting is not None and waiting != self._last_waiting:
-            structlog.get_logger().info("publication.waiting", code=waiting, message=result.waiting.message)
+            log = structlog.get_logger()
+            tell = log.warning if waiting in _OPERATOR_MUST_ACT else log.info
+            tell("publication.waiting", code=waiting, message=result.waiting.message)
         self._last_waiting = waiting
         if result.head is not None and result.head != before:
             structlog.get_logger().info(
@@ -100,7 +106,7 @@ class PublicationService:
         for fault in projection.faults:
             structlog.get_logger().error("claim.set_aside", claim=fault.claim_id, code=fault.code)
         row = self._propose(projection, ledger, metagraph, policy, epoch)
-        return WeightTarget(row.entries, row.shares_digest, epoch)
+        return WeightTarget(row.entries, row.shares_digest, epoch, policy.burn_hotkey)
 
     def _policy(self, metagraph: Metagraph) -> WeightPolicy:
         settings, own = self._context.settings.publication, self._signer.ss58_address
@@ -109,7 +115,7 @@ class PublicationService:
         )
         return WeightPolicy(
             half_life_blocks=settings.half_life_blocks, undistributed=undistributed,
-            burn_hotkey=settings.burn_hotkey or metagraph.owner_hotkey or own, validator_hotkey=own,
+            burn_hotkey=settings.burn_hotkey or metagraph.owner_hotkey, validator_hotkey=own,
         )
 
     def _propose(

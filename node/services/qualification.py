@@ -4,27 +4,29 @@ Invariants
 1. One attempt runs at any time, in its own process; its commitment is stored before its first launch is reported.
 2. The verdict is computed here by `scoring.grade` from the evidence file, never taken from the process that measured.
 3. Verdict, attempt row and job move are one transaction; the receipt's file is on disk before it.
-4. PASS moves on (once, then twice), FAIL is final, RETRY and every fault of ours spend the fault budget.
+4. PASS moves on (once, then twice), FAIL is final, RETRY and every fault of ours spend the fault budget. A verdict that
+   wants a person's eyes parks the job at once: measuring again would not change it.
+5. A bundle or first attempt that vanished from disk is made anew: the job goes back to be fetched, or queued.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-from pathlib import Path
 
 import msgspec
 import structlog
 from sqlalchemy import Connection
 
-from config.errors import GradeError, InternalError
+from config.errors import GradeError, HostError, InternalError, NotFoundError
 from intake.publish import open_published
-from node.jobs import Job, JobState, fail, transition
+from node.jobs import HELD_CODES, Job, JobState, fail, park, transition
 from node.services.attempt_choice import Chosen, choose
 from node.services.attempt_process import Evidence, read_compressed, run_attempt
 from node.services.context import NodeContext
-from node.services.faults import job_fault, record_fault
+from node.services.faults import LostInputError, job_fault, record_fault, write_patiently
 from node.services.receipts import ReceiptBook
+from node.store.events import now_ms
 from node.store.evidence_rows import (
     FAIL,
     PASS,
@@ -38,7 +40,7 @@ from node.store.evidence_rows import (
 from node.store.job_rows import save
 from node.store.layout import StateLayout
 from qualify.request import AttemptRequest, BundleRef
-from scoring.attempt import Reservation, read_attempt
+from scoring.attempt import Attempt, Reservation, read_attempt
 from scoring.grade import Verdict, grade
 from scoring.receipts import verdict_statement
 from scoring.reproduce import check_pair
@@ -77,6 +79,7 @@ class QualificationService:
         log = structlog.get_logger().bind(submission=job.submission_id, role=chosen.attempt.role)
         log.info("attempt.started", attempt=chosen.attempt.attempt_id, target=job.target_id)
         try:
+            await self._require_primary(chosen)
             request = await asyncio.to_thread(self._request, chosen)
             evidence = await run_attempt(
                 request, context.layout.attempts / chosen.attempt.attempt_id,
@@ -88,7 +91,8 @@ class QualificationService:
             moved = await self._conclude(chosen, evidence)
         except Exception as error:  # noqa: BLE001 - whatever went wrong here is ours, and must not stop the worker
             await job_fault(context, self.name, job, error)
-            await context.store.write(_lost, chosen.attempt.attempt_id, getattr(error, "code", "UNEXPECTED"))
+            code = getattr(error, "code", "UNEXPECTED")
+            await write_patiently(context, _lost, chosen.attempt.attempt_id, code)
             return
         log.info("attempt.graded", state=moved.state.value, code=moved.code or PASS, faults=moved.faults)
 
@@ -97,7 +101,7 @@ class QualificationService:
         verdict = await asyncio.to_thread(grade, evidence.attempt, context.arena)
         if verdict.outcome == PASS and chosen.attempt.role == "reproduction":
             primary = await context.store.read(load_attempt, chosen.entry.job.primary_attempt)
-            problem = await asyncio.to_thread(_pair_problem, context.layout.root / primary.path, primary, evidence)
+            problem = await asyncio.to_thread(_pair_problem, context.layout, primary, evidence)
             if problem:
                 raise InternalError(problem, "the two attempts are no independent pair")
         receipt = ""
@@ -106,16 +110,26 @@ class QualificationService:
             receipt = await asyncio.to_thread(self._receipts.sign, statement)
         return await context.store.write(_settle_verdict, context, chosen, evidence, verdict, receipt)
 
+    async def _require_primary(self, chosen: Chosen) -> None:
+        """Raise `LostInputError` when the attempt that is to be reproduced cannot be read any more."""
+        if chosen.attempt.role != "reproduction":
+            return
+        primary = await self._context.store.read(load_attempt, chosen.entry.job.primary_attempt)
+        try:
+            await asyncio.to_thread(_read_evidence, self._context.layout, primary)
+        except GradeError as error:
+            raise LostInputError(error.code, f"the first attempt is lost: {error.message}", JobState.QUEUED) from error
+
     def _request(self, chosen: Chosen) -> AttemptRequest:
-        """Return the request for an attempt. Raises what `intake.publish.open_published` raises; a damaged or missing
-        bundle is a fault of ours."""
+        """Return the request for an attempt. Raises `LostInputError` for a candidate, and what
+        `intake.publish.open_published` raises for an incumbent, that is missing or damaged."""
         settings, submission, layout = self._context.settings, chosen.entry.submission, self._context.layout
         return AttemptRequest(
             attempt_id=chosen.attempt.attempt_id,
             role="reproduction" if chosen.attempt.role == "reproduction" else "primary",
             target_id=chosen.attempt.target_id,
             arena=str(self._context.arena_path),
-            candidate=_reference(layout, chosen.candidate),
+            candidate=_candidate(layout, chosen.candidate),
             incumbent=_reference(layout, chosen.incumbent) if chosen.incumbent is not None else None,
             reservation=Reservation(submission.block, submission.event_index, submission.hotkey),
             previous_attempt=chosen.attempt.previous_digest,
@@ -129,10 +143,21 @@ def _reference(layout: StateLayout, bundle: BundleRow) -> BundleRef:
     return BundleRef(bundle.content_hash, str(published.tree), str(published.report_path))
 
 
-def _pair_problem(path: Path, primary: AttemptRow, evidence: Evidence) -> str:
+def _candidate(layout: StateLayout, bundle: BundleRow) -> BundleRef:
+    try:
+        return _reference(layout, bundle)
+    except (NotFoundError, HostError) as error:
+        raise LostInputError(error.code, error.message, JobState.RESERVED) from error
+
+
+def _read_evidence(layout: StateLayout, attempt: AttemptRow) -> Attempt:
+    return read_attempt(read_compressed(layout.root / attempt.path), expected_digest=attempt.digest)
+
+
+def _pair_problem(layout: StateLayout, primary: AttemptRow, evidence: Evidence) -> str:
     """Return why the reproduction does not reproduce the primary attempt, as a code, or ""."""
     try:
-        first = read_attempt(read_compressed(path), expected_digest=primary.digest)
+        first = _read_evidence(layout, primary)
     except GradeError as error:
         return error.code
     return check_pair(first, evidence.attempt)
@@ -160,6 +185,10 @@ def _settle_verdict(
     if verdict.outcome == FAIL:
         return save(connection, job, fail(
             job, job.token, verdict.code, blame=str(verdict.blame), detail=verdict.reason, **which
+        ))
+    if verdict.code in HELD_CODES:
+        return save(connection, job, park(
+            job, job.token, worker=context.worker, now_ms=now_ms(), code=verdict.code, detail=verdict.reason
         ))
     retry = RetryVerdictError(verdict.code, verdict.reason)
     return record_fault(connection, job, retry, context.attempt_budget, context.worker)

@@ -4,7 +4,8 @@ Invariants
 1. The key is made once, from the system's randomness, readable by its owner only; a key that others can read or that
    is damaged is refused, never replaced.
 2. A receipt's file is completely on disk before its digest is handed out; the same statement gives the same file.
-3. The public half lies beside the key as `receipt.pub`, for whoever checks receipts.
+3. The public half lies beside the key as `receipt.pub`, for whoever checks receipts. That of a key that was replaced
+   is kept as `receipt.<its first digits>.pub`, because older receipts verify under nothing else.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from __future__ import annotations
 import stat
 from pathlib import Path
 
+import structlog
 from nacl.utils import random
 
-from config.canonical import sha256_hex
+from config.canonical import is_digest, sha256_hex
 from config.errors import HostError
 from node.store.layout import StateLayout, write_durably
 from scoring.dsse import Statement, public_key, sign
@@ -39,12 +41,12 @@ class ReceiptBook:
             if stat.S_IMODE(path.stat().st_mode) & 0o077:
                 raise _unusable(path, "others can read it")
             seed = bytes.fromhex(path.read_text("ascii").strip())
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError) as error:  # a failing write is a HostError of its own
             raise _unusable(path, str(error)) from error
         if len(seed) != _SEED_BYTES:
             raise _unusable(path, "it is no Ed25519 seed of 32 bytes")
         book = cls(layout, seed)
-        write_durably(path.with_suffix(".pub"), book.public_key.hex().encode() + b"\n", mode=0o644)
+        _keep_public(path.with_suffix(".pub"), book.public_key.hex())
         return book
 
     @property
@@ -64,6 +66,19 @@ class ReceiptBook:
     def path(self, digest: str) -> Path:
         """Return where the receipt with that digest lies."""
         return self._layout.receipts / f"{digest}.json"
+
+
+def _keep_public(path: Path, text: str) -> None:
+    try:
+        former = path.read_text("ascii", "replace").strip() if path.exists() else ""
+        if former and former != text:
+            structlog.get_logger().warning("receipt_key.replaced", former=former, present=text)
+            if is_digest(former):  # 64 hexadecimal digits
+                path.replace(path.with_name(f"receipt.{former[:16]}.pub"))
+    except OSError as error:
+        raise _unusable(path, str(error)) from error
+    if former != text:
+        write_durably(path, text.encode() + b"\n", mode=0o644)
 
 
 def _unusable(path: Path, reason: str) -> HostError:

@@ -15,7 +15,6 @@ from chain.blocks import BlockRef
 from chain.client import ChainClient
 from chain.reveals import Reveal, RevealScan, scan_reveals
 from node.services.context import NodeContext
-from node.services.heads import HeadWatch
 from node.store.submission_rows import Cursor, Submission, read_cursor, record_scan
 
 
@@ -24,17 +23,15 @@ class RevealsService:
 
     name = "reveals"
 
-    def __init__(self, context: NodeContext, client: ChainClient, heads: HeadWatch) -> None:
+    def __init__(self, context: NodeContext, client: ChainClient) -> None:
         self._context = context
         self._client = client
-        self._heads = heads
         self._ear = context.wake.listen()
 
     async def run(self) -> None:
         """Scan until cancelled; without pause while behind."""
         while True:
             scan = await self.scan_once()
-            await self._heads.announce(scan.head)
             if scan.caught_up or scan.cursor is None:
                 await self._ear.wait(self._context.settings.chain.poll_seconds)
 

@@ -20,7 +20,7 @@ from sqlalchemy import Connection
 
 from config.target_catalog import TargetCatalog
 from node.jobs import TARGET_UNKNOWN, JobState, park, transition
-from node.services.attempt_choice import TARGET_NOT_MEASURED
+from node.services.attempt_choice import TARGET_NOT_SERVED
 from node.services.context import NodeContext
 from node.services.copies import fail_if_copy
 from node.services.receipts import ReceiptBook
@@ -95,7 +95,7 @@ def clear(connection: Connection, catalog: TargetCatalog, worker: str) -> int:
             count += 1
         elif catalog.find(job.target_id) is None:
             save(connection, job, park(
-                job, job.token, worker=worker, now_ms=now_ms(), code=TARGET_NOT_MEASURED,
+                job, job.token, worker=worker, now_ms=now_ms(), code=TARGET_NOT_SERVED,
                 detail=f"{job.target_id} is no registered target any more",
             ))
             count += 1

@@ -15,9 +15,10 @@ from typing import Protocol
 
 import structlog
 
-from config.errors import CacheonError, ChainError, HostError, NetworkError
+from config.errors import CacheonError, ChainError, HostError, InternalError, NetworkError
 from node.services.context import NodeContext
 from node.store.events import append_event
+from node.store.values import storable
 
 _BACKOFF_BASE_SECONDS = 0.5
 _BACKOFF_CAP_SECONDS = 30.0
@@ -79,8 +80,8 @@ async def report_fault(context: NodeContext, where: str, error: Exception, subje
         log.warning("upstream.unavailable", where=where, code=code, error=str(error))
         return
     log.error("error.internal", where=where, code=code, submission=subject, exc_info=error)
-    body = {"where": where, "code": code, "error": f"{type(error).__name__}: {error}"[:500]}
+    body = {"where": where, "code": code, "error": storable(f"{type(error).__name__}: {error}"[:500])}
     try:
         await context.store.write(append_event, "error.internal", subject, body)
-    except HostError as failure:  # the disk is the fault: there is nowhere to write it down
+    except (HostError, InternalError) as failure:  # there is nowhere, or no way, to write it down
         log.error("error.unrecorded", code=failure.code)

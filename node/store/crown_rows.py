@@ -12,10 +12,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import msgspec
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, insert, select, tuple_, update
 
 from node.store.events import append_event, now_ms
-from node.store.schema import crowns, settlement_events
+from node.store.evidence_rows import find_bundle
+from node.store.schema import bundles, crowns, settlement_events, submissions
+from node.store.submission_rows import ORDER, Submission, load_submission
 from scoring.settle import CrownState, SettlementEvent, apply_event, replay
 
 
@@ -44,6 +46,26 @@ def all_crowns(connection: Connection) -> list[CrownRow]:
     columns = [crowns.c[name] for name in CrownRow.__struct_fields__]
     rows = connection.execute(select(*columns).order_by(crowns.c.crowned_ms, crowns.c.submission_id)).mappings()
     return [CrownRow(**row) for row in rows]
+
+
+def crowned_inside(connection: Connection, submission: Submission) -> Submission | None:
+    """Return the earliest crowned submission of another hotkey, before this one in chain order and for the same target,
+    all of whose implementations are in this one's bundle too; None when there is none."""
+    own = find_bundle(connection, submission.content_hash)
+    if own is None or not own.pieces:
+        return None
+    rows = connection.execute(
+        select(bundles.c.pieces, crowns.c.submission_id)
+        .select_from(crowns.join(submissions).join(bundles, bundles.c.content_hash == crowns.c.content_hash))
+        .where(
+            crowns.c.target_id == own.target_id, submissions.c.hotkey != submission.hotkey,
+            tuple_(*ORDER) < tuple_(*submission.order), bundles.c.pieces != "",
+        )
+        .order_by(*ORDER)
+    )
+    held = set(own.pieces.split())
+    found = next((row.submission_id for row in rows if set(row.pieces.split()) <= held), None)
+    return load_submission(connection, found) if found is not None else None
 
 
 def record_settlement(

@@ -7,12 +7,14 @@ Invariants
    rely on it.
 3. Either a transaction commits entirely or it leaves nothing.
 4. The store belongs to one chain: {genesis hash, netuid} is written once and compared at every start.
-5. Errors of the database library never leave this module.
+5. Errors of the database library never leave this module: a value that cannot be stored is VALUE_NOT_STORABLE, ours;
+   everything else is STORE_UNUSABLE, the disk's. After a failure of the disk the next transaction connects anew.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import sqlite3
 from collections.abc import Callable
@@ -22,12 +24,13 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection, Engine, create_engine, event, insert, select
 from sqlalchemy.exc import SQLAlchemyError
 
-from config.errors import ConfigurationError, HostError
+from config.errors import ConfigurationError, HostError, InternalError
 from node.store.events import append_event, now_ms
 from node.store.layout import StateLayout
 from node.store.lock import LockHolder, StateLock
 from node.store.migrate import upgrade
 from node.store.schema import chain_binding
+from node.store.values import UNSTORABLE
 
 T = TypeVar("T")
 
@@ -51,7 +54,8 @@ class Store:
         Raises `HostError`: STATE_UNWRITABLE, STORE_LOCKED, STORE_TOO_NEW, STORE_UNUSABLE.
         """
         layout.create()
-        lock = StateLock.acquire(layout.lock, LockHolder(pid=os.getpid(), started_ms=now_ms()))
+        holder = LockHolder(pid=os.getpid(), started_ms=now_ms())
+        lock = StateLock.acquire(layout.lock, holder)  # may block for a moment; nothing else runs yet
         store = cls(layout, lock)
         try:
             await store.write(upgrade)
@@ -63,7 +67,8 @@ class Store:
     async def write(self, work: Callable[..., T], *arguments: Any, **keywords: Any) -> T:
         """Run `work(connection, *arguments, **keywords)` in one durable transaction and return its result.
 
-        Errors of ours roll back and pass through. Raises `HostError` (STORE_UNUSABLE) for a failing database or disk.
+        Errors of ours roll back and pass through. Raises `HostError` (STORE_UNUSABLE) for a failing database or disk
+        and `InternalError` (VALUE_NOT_STORABLE) for a value that no database would take.
         """
         loop = asyncio.get_running_loop()
         # A cancelled caller must not tear a transaction apart: the thread finishes it either way.
@@ -85,9 +90,7 @@ class Store:
         """Finish what is running, close the database and give the lock back. Idempotent."""
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(None, self._thread.shutdown)
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        self._disconnect()
         self._engine.dispose()
         self._lock.release()
 
@@ -97,11 +100,23 @@ class Store:
                 self._connection = self._engine.connect()
             with self._connection.begin():
                 return work(self._connection, *arguments, **keywords)
+        except UNSTORABLE as error:
+            raise InternalError(
+                "VALUE_NOT_STORABLE", f"a value cannot be stored: {type(error).__name__}: {_reason(error)}"
+            ) from error
         except (SQLAlchemyError, sqlite3.Error) as error:  # the driver's own errors come from `_configure`
+            self._disconnect()  # whatever state the connection is in, the next transaction starts from a clean one
             raise HostError(
                 "STORE_UNUSABLE", f"the database {self.layout.database} failed: {_reason(error)}",
                 hint="check the disk (free space, permissions); the node goes on by itself once it works again",
             ) from error
+
+    def _disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with contextlib.suppress(SQLAlchemyError, sqlite3.Error):
+                connection.invalidate()
+                connection.close()
 
 
 def writer_engine(layout: StateLayout) -> Engine:
@@ -144,4 +159,4 @@ def _bind(connection: Connection, genesis_hash: str, netuid: int) -> None:
 
 
 def _reason(error: Exception) -> str:
-    return str(getattr(error, "orig", None) or error).splitlines()[0]
+    return (str(getattr(error, "orig", None) or error).splitlines() or [""])[0]

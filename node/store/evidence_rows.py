@@ -15,17 +15,20 @@ from sqlalchemy.dialects.sqlite import insert as insert_or
 from config.errors import InternalError
 from node.store.events import append_event, now_ms
 from node.store.schema import attempts, bundles, fetches, receipts, submissions
+from node.store.values import storable
 
 PASS, FAIL = "PASS", "FAIL"
 
 
 class BundleRow(msgspec.Struct, frozen=True):
-    """One published bundle; where it lies follows from its content hash."""
+    """One published bundle; where it lies follows from its content hash. `pieces` are the digests of its
+    implementations, joined by spaces."""
 
     content_hash: str
     bundle_id: str
     target_id: str
     fingerprint: str
+    pieces: str = ""
 
 
 class AttemptRow(msgspec.Struct, frozen=True):
@@ -66,8 +69,8 @@ def record_fetch(
 ) -> None:
     """Note how one fetch ended; `code` is empty for the committed bytes."""
     connection.execute(insert(fetches).values(
-        submission_id=submission_id, code=code, detail=detail, seen_hash=seen_hash, archive_digest=archive_digest,
-        ended_ms=now_ms(),
+        submission_id=submission_id, code=code, detail=storable(detail), seen_hash=storable(seen_hash),
+        archive_digest=archive_digest, ended_ms=now_ms(),
     ))
 
 
@@ -108,7 +111,7 @@ def seal_attempt(connection: Connection, attempt_id: str, commitment: str) -> No
 
 def finish_attempt(connection: Connection, attempt: AttemptRow) -> None:
     """Write the graded or lost `attempt` over its running row."""
-    values = msgspec.structs.asdict(attempt)
+    values = {**msgspec.structs.asdict(attempt), "reason": storable(attempt.reason)}
     written = connection.execute(
         update(attempts)
         .where(attempts.c.attempt_id == attempt.attempt_id, attempts.c.state == "running")

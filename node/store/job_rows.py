@@ -2,6 +2,7 @@
 
 Invariants
 1. A job is written only through `save`: compare-and-swap on (state, token), and its event in the same transaction.
+   Text that may come from outside is made storable there.
 2. Lists of jobs are in finalized chain order.
 """
 
@@ -17,6 +18,7 @@ from node.jobs import FINAL, WORKING, Job, JobState, RetryBudget, StaleTokenErro
 from node.store.events import append_event, now_ms
 from node.store.schema import jobs, submissions
 from node.store.submission_rows import ORDER, Submission
+from node.store.values import storable
 
 _JOB = [jobs.c[name].label(f"job_{name}") for name in Job.__struct_fields__]
 _SUBMISSION = [submissions.c[name] for name in Submission.__struct_fields__]
@@ -72,6 +74,7 @@ def claim(connection: Connection, state: JobState, to: JobState, budget: RetryBu
 
 def save(connection: Connection, before: Job, after: Job) -> Job:
     """Write a move and its event. Raises `StaleTokenError` when the row is not `before` any more."""
+    after = msgspec.structs.replace(after, detail=storable(after.detail), seen_hash=storable(after.seen_hash))
     values = {
         name: getattr(after, name) for name in Job.__struct_fields__ if getattr(after, name) != getattr(before, name)
     }

@@ -95,14 +95,35 @@ class StateLayout:
             probe.write_bytes(b"")
             probe.unlink()
         except OSError as error:
-            raise HostError(
-                "STATE_UNWRITABLE", f"the state folder {self.root} cannot be written: {error.strerror or error}",
-                hint="set `state_dir` to a folder that the node's user owns, on a disk with free space",
-            ) from error
+            raise _unwritable(self.root, error) from error
+
+    def sweep(self) -> None:
+        """Remove the temporary files of writes that were interrupted. Call it only while nobody writes."""
+        patterns = ((self.root, ".write-test-*"), (self.arenas, ".*"), (self.receipts, ".*"), (self.keys, ".*"))
+        for folder, pattern in patterns:
+            for path in folder.glob(pattern):
+                path.unlink(missing_ok=True)
+
+
+def _unwritable(path: Path, error: OSError) -> HostError:
+    return HostError(
+        "STATE_UNWRITABLE", f"{path} in the state folder cannot be written: {error.strerror or error}",
+        hint="set `state_dir` to a folder that the node's user owns, on a disk with free space",
+    )
 
 
 def write_durably(path: Path, data: bytes, *, mode: int = 0o600) -> None:
-    """Write `data` to `path` so that a crash leaves nothing or all of it: write, sync, rename, sync the folder."""
+    """Write `data` to `path` so that a crash leaves nothing or all of it: write, sync, rename, sync the folder.
+
+    Raises `HostError` (STATE_UNWRITABLE).
+    """
+    try:
+        _write(path, data, mode)
+    except OSError as error:
+        raise _unwritable(path, error) from error
+
+
+def _write(path: Path, data: bytes, mode: int) -> None:
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     try:

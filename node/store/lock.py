@@ -3,7 +3,8 @@
 Invariants
 1. The lock is an advisory lock of the kernel on an open file, so it vanishes with the process that holds it, however
    that process ends; a stale file means nothing.
-2. A second process is refused with the identity of the holder.
+2. A second process is refused with the identity of the holder, after a moment of patience: a reader of the lock holds
+   it for an instant, and a killed predecessor may still be dying.
 3. The descriptor is closed on exec, so no child ever holds the lock in our place.
 """
 
@@ -11,11 +12,14 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 from pathlib import Path
 
 import msgspec
 
 from config.errors import HostError
+
+_RETRY_SECONDS = 0.05
 
 
 class LockHolder(msgspec.Struct, frozen=True):
@@ -32,29 +36,30 @@ class StateLock:
         self._handle = handle
 
     @classmethod
-    def acquire(cls, path: Path, holder: LockHolder) -> StateLock:
-        """Take the lock at `path` and write `holder` into it.
+    def acquire(cls, path: Path, holder: LockHolder, *, patience_seconds: float = 1.0) -> StateLock:
+        """Take the lock at `path` and write `holder` into it; blocks for `patience_seconds` while somebody has it.
 
         Raises `HostError`: STORE_LOCKED (naming the holder's pid), STATE_UNWRITABLE.
         """
         try:
             handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            raise HostError(
-                "STATE_UNWRITABLE", f"the lock {path} cannot be opened: {error.strerror}",
-                hint="the state folder must belong to the node's user",
-            ) from error
+            raise _unwritable(path, error) from error
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
+            if not _taken_within(handle, patience_seconds):
+                other = _read(path)
+                raise HostError(
+                    "STORE_LOCKED", f"another node (pid {other.pid if other else 'unknown'}) is using {path.parent}",
+                    hint="stop it first, or give this node its own `state_dir`",
+                )
+            os.ftruncate(handle, 0)
+            os.pwrite(handle, msgspec.json.encode(holder), 0)
+        except OSError as error:
             os.close(handle)
-            other = _read(path)
-            raise HostError(
-                "STORE_LOCKED", f"another node (pid {other.pid if other else 'unknown'}) is using {path.parent}",
-                hint="stop it first, or give this node its own `state_dir`",
-            ) from error
-        os.ftruncate(handle, 0)
-        os.pwrite(handle, msgspec.json.encode(holder), 0)
+            raise _unwritable(path, error) from error
+        except HostError:
+            os.close(handle)
+            raise
         return cls(handle)
 
     def release(self) -> None:
@@ -62,6 +67,25 @@ class StateLock:
         if self._handle >= 0:
             os.close(self._handle)
             self._handle = -1
+
+
+def _taken_within(handle: int, patience_seconds: float) -> bool:
+    deadline = time.monotonic() + patience_seconds
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(_RETRY_SECONDS)
+
+
+def _unwritable(path: Path, error: OSError) -> HostError:
+    return HostError(
+        "STATE_UNWRITABLE", f"the lock {path} cannot be written: {error.strerror or error}",
+        hint="the state folder must belong to the node's user, on a disk with free space",
+    )
 
 
 def read_holder(path: Path) -> LockHolder | None:

@@ -76,7 +76,7 @@ fetches = Table(
 bundles = Table(
     "bundles", metadata,
     Column("content_hash", Text, primary_key=True),
-    _text("bundle_id"), _text("target_id"), _text("fingerprint"), _number("published_ms"),
+    _text("bundle_id"), _text("target_id"), _text("fingerprint"), _number("published_ms"), _text("pieces"),
 )
 
 # One row per attempt that was started.

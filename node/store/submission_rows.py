@@ -3,7 +3,8 @@
 Invariants
 1. The cursor and everything found up to it are committed together; the cursor never goes back.
 2. A reveal is recorded once, however often it is scanned; it reserves its place by chain order, never by arrival.
-3. An undecodable reveal is a submission too: a failed one, with the reason as its code.
+3. An undecodable reveal is a submission too: a failed one, with the reason as its code. So is one that the database
+   does not take; whatever a reveal holds, the cursor moves on.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import msgspec
+import structlog
 from sqlalchemy import ColumnElement, Connection, insert, select, tuple_, update
 from sqlalchemy.dialects.sqlite import insert as insert_or
 
@@ -19,6 +21,9 @@ from config.errors import Blame, InternalError
 from node.jobs import JobState
 from node.store.events import append_event, now_ms
 from node.store.schema import chain_binding, jobs, submissions
+from node.store.values import UNSTORABLE, storable
+
+REVEAL_UNSTORABLE = "REVEAL_UNSTORABLE"
 
 
 class Submission(msgspec.Struct, frozen=True):
@@ -74,9 +79,27 @@ def record_scan(
     """
     if read_cursor(connection) != before or (before is not None and after.block < before.block):
         raise InternalError("CURSOR_REGRESSION", f"the cursor may not move from {before} to {after}")
-    fresh = [submission for submission in found if _record(connection, submission)]
+    recorded = [_record_any(connection, submission) for submission in found]
+    fresh = [submission for submission in recorded if submission is not None]
     connection.execute(update(chain_binding).values(cursor_block=after.block, cursor_hash=after.block_hash))
     return fresh
+
+
+def _record_any(connection: Connection, submission: Submission) -> Submission | None:
+    """Record `submission`, or what can be stored of it as a failed one; return what was recorded, None if known."""
+    bare = msgspec.structs.replace(
+        submission, payload_hex="", content_hash="", url="", registered_block=None, payment_block=None,
+        payment_index=None, reason=REVEAL_UNSTORABLE, hotkey=storable(submission.hotkey),
+    )
+    for version in (submission, bare):
+        try:
+            with connection.begin_nested():
+                return version if _record(connection, version) else None
+        except UNSTORABLE as error:
+            structlog.get_logger().warning(
+                "reveal.unstorable", submission=submission.submission_id, error=type(error).__name__
+            )
+    return None
 
 
 def _record(connection: Connection, submission: Submission) -> bool:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from chain.blocks import BlockRef
 from chain.hyperparameters import Hyperparameters
 from chain.metagraph import Metagraph, Neuron
-from chain.weights import PPM, WeightTarget, reason_to_wait, resolve_row, rows_match, scale_shares
+from chain.weights import PPM, WeightTarget, reason_not_to_burn, reason_to_wait, resolve_row, rows_match, scale_shares
 from config.errors import InternalError
 
 BLOCK = BlockRef(100, "0x" + "00" * 32)
@@ -80,6 +80,24 @@ def test_the_share_of_a_vanished_hotkey_goes_to_the_validator() -> None:
     """Nobody inherits: the missing share is added to the validator's own."""
     row = resolve_row(target(("gone", 500_000), ("b", 250_000), ("v", 250_000)), metagraph("v", "b"), neuron(0, "v"))
     assert dict(zip(row.hotkeys, row.values, strict=True)) == {"v": 65_535, "b": 21_845}
+
+
+@pytest.mark.parametrize(
+    ("entries", "burn", "waits"),
+    [
+        ((("gone", PPM),), "gone", True),
+        ((("gone", 1), ("b", PPM - 1)), "gone", True),
+        ((("", PPM),), "", True),
+        ((("b", PPM),), "gone", False),
+        ((("b", PPM),), "b", False),
+        ((("gone", PPM),), None, False),
+    ],
+)
+def test_what_is_to_be_burned_goes_to_nobody_else(entries: Any, burn: str | None, waits: bool) -> None:
+    """A vector that burns waits while its burn hotkey is not registered; one that burns nothing does not care."""
+    wanted = WeightTarget(entries, "d" * 64, 5, burn)
+    waiting = reason_not_to_burn(wanted, metagraph("v", "b"))
+    assert (waiting.code if waiting else "") == ("BURN_HOTKEY_NOT_REGISTERED" if waits else "")
 
 
 def test_shares_too_small_for_the_chain_are_left_out() -> None:

@@ -18,3 +18,11 @@ def test_copy_is_the_same_arena(tmp_path: Path, arena: object) -> None:
     assert load_arena(str(path)) == arena
     assert path.stem == load_arena(str(path)).digest
     assert keep_arena(arena, tmp_path) == path  # type: ignore[arg-type]
+
+
+def test_damaged_copy_is_written_anew(tmp_path: Path) -> None:
+    """A copy that the disk cut short is replaced."""
+    path = keep_arena(make_arena(), tmp_path)
+    path.chmod(0o644)
+    path.write_bytes(path.read_bytes()[:40])
+    assert load_arena(str(keep_arena(make_arena(), tmp_path))) == make_arena()

@@ -21,7 +21,6 @@ from intake.package import package_bytes
 from intake.publish import open_published
 from intake.screen import screen_archive
 from node.jobs import Job, JobState
-from node.services.attempt_choice import choose
 from node.services.context import NodeContext
 from node.services.fetching import FetchingService
 from node.services.intake import IntakeService
@@ -279,13 +278,24 @@ async def test_copies_are_found_in_chain_order(world: World, first: str) -> None
     world.host.closed = set()
     await world.store.write(recover_all)
     await world.settle()
-    chosen = await world.store.write(choose, world.context.terms)
-    assert chosen is not None
-    assert chosen.entry.submission == original
-    assert await world.store.write(choose, world.context.terms) is None
-    jobs = await world.jobs()
+    jobs = await world.jobs()  # the copies failed when the original was screened, before anything was chosen
     assert [job.code for job in jobs] == ["", "COPY_OF_EARLIER", "COPY_OF_EARLIER"]
     assert {job.earlier_id for job in jobs[1:]} == {original.submission_id}
+
+
+async def test_hostile_text_is_stored_harmlessly(world: World) -> None:
+    """Whatever a host or a bundle makes an error say, the job ends with it, shortened and readable."""
+    one, two = committed(1, bundle()), committed(2, bundle("two"))
+    world.host.serve(one, NetworkError("FETCH_FAILED", "\ud800\0" + "x" * 100_000))
+    world.host.serve(two, RuntimeError("\udfff"))
+    await record(world.store, one, two)
+    jobs = await world.settle()
+    assert [(job.state, job.code) for job in jobs] == [
+        (JobState.FAILED, "BUNDLE_UNAVAILABLE"),
+        (JobState.PARKED, "UNEXPECTED"),
+    ]
+    assert len(jobs[0].detail) == 2000
+    await world.store.read(verify_chain)
 
 
 async def test_own_resubmission_is_no_copy(world: World) -> None:
@@ -342,7 +352,7 @@ async def test_target_outside_the_arena_is_parked(world: World) -> None:
     world.host.serve(one, files)
     await record(world.store, one)
     (job,) = await world.settle()
-    assert (job.state, job.code, job.parked_from) == (JobState.PARKED, "TARGET_NOT_MEASURED", "queued")
+    assert (job.state, job.code, job.parked_from) == (JobState.PARKED, "TARGET_NOT_SERVED", "queued")
 
 
 async def test_slow_host_holds_one_place_only(world: World) -> None:

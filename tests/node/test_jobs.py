@@ -19,6 +19,7 @@ from node.jobs import (
     after_fault,
     fail,
     is_due,
+    park,
     pickup_state,
     recover,
     transition,
@@ -119,6 +120,17 @@ def test_parked_jobs_come_back_by_themselves(worker: str, now_ms: int, back: boo
         assert (returned.state, returned.faults, returned.code, returned.parked_on) == (
             JobState.PASSED_ONCE, 0, "", "",
         )
+
+
+@pytest.mark.parametrize("code", ["TARGET_NOT_SERVED", "IMPLAUSIBLE_SPEEDUP"])
+def test_what_no_rest_changes_waits_for_another_build(code: str) -> None:
+    """A target out of the arena and a verdict under review come back with another arena or build, never by waiting."""
+    held = park(job(JobState.QUEUED), 7, worker="w", now_ms=5, code=code, detail="d")
+    assert (held.state, held.blame, held.parked_from) == (JobState.PARKED, "operator", "queued")
+    assert unpark(held, "w", 5 + 9 * PARKED_REST_MS) is None
+    back = unpark(held, "another", 5)
+    assert back is not None
+    assert (back.state, back.code, back.blame) == (JobState.QUEUED, "", "")
 
 
 def test_failure_blames_the_miner_unless_told() -> None:

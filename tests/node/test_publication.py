@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+import structlog
 from sqlalchemy import Connection, func, select
 
 from chain.abi import Storage
@@ -123,6 +124,20 @@ async def test_everything_burns_while_nothing_is_crowned(world: World) -> None:
     assert head is not None
     assert head.status == "confirmed"
     assert await world.row() == {UIDS[SINK]: 65_535}
+
+
+@pytest.mark.parametrize("burn", [address_of_seed("//Nobody"), ""], ids=["stranger", "absent owner"])
+async def test_nobody_is_paid_instead_of_an_absent_burn_hotkey(world: World, burn: str) -> None:
+    """While the burn hotkey is not registered nothing is published, least of all to the validator; crowns are paid."""
+    settings = msgspec.structs.replace(world.context.settings, publication=PublicationSettings(burn_hotkey=burn))
+    object.__setattr__(world.context, "settings", settings)
+    with structlog.testing.capture_logs() as logs:
+        assert await world.step(3) is None
+    assert [line["code"] for line in logs if line["event"] == "publication.waiting"] == ["BURN_HOTKEY_NOT_REGISTERED"]
+    assert await world.extrinsics() == 0
+    await world.crown(1, ANN, "t1")
+    await world.step(3)
+    assert await world.row() == {UIDS[ANN]: 65_535}
 
 
 async def test_crowns_are_paid_from_the_next_epoch(world: World) -> None:

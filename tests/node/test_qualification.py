@@ -7,9 +7,10 @@ from typing import Any
 
 import msgspec
 import pytest
+from sqlalchemy import delete
 
 from config.canonical import sha256_hex
-from config.errors import HostError
+from config.errors import HostError, NotFoundError
 from config.settings import QualifySettings
 from node.jobs import JobState
 from node.services import qualification
@@ -17,13 +18,16 @@ from node.services.attempt_choice import choose
 from node.services.attempt_process import AttemptFaultError, Evidence
 from node.store.crown_rows import all_crowns
 from node.store.events import verify_chain
+from node.store.evidence_rows import BundleRow, record_bundle
 from node.store.job_rows import recover_all, unpark_all
 from node.store.queries import attempts_by_submission
+from node.store.schema import bundles
 from scoring.attempt import Incident
 from scoring.dsse import verify
 from scoring.receipts import CrownPredicate, VerdictPredicate, read_predicate
 from tests.node.judging import FAST, SLOW, World
 from tests.node.support import HOTKEY_B, submission
+from tests.scoring.support import TARGET
 
 
 async def test_a_fast_candidate_is_crowned_after_two_attempts(judging: World) -> None:
@@ -155,6 +159,78 @@ async def test_identical_bytes_that_failed_are_not_measured_again(judging: World
     assert [attempt.replay_of for attempt in attempts] == [judging.requests[0].attempt_id]
 
 
+async def test_implausible_speedup_is_reviewed_not_repeated(judging: World) -> None:
+    """A gain that the arena does not believe parks the job after one attempt; only another arena or build frees it."""
+    one = submission(1)
+    judging.gains[one.content_hash] = 5.0
+    await judging.queue(one)
+    await judging.work()
+    job = await judging.job(one)
+    assert (job.state, job.code, job.blame, job.faults) == (JobState.PARKED, "IMPLAUSIBLE_SPEEDUP", "operator", 0)
+    assert len(judging.requests) == 1
+    assert not await judging.store.read(all_crowns)
+    assert await judging.store.write(unpark_all, "worker") == []
+    (back,) = await judging.store.write(unpark_all, "another build")
+    assert back.state is JobState.QUEUED
+
+
+async def test_lost_bundle_is_fetched_again(judging: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A candidate whose published files vanished goes back to be fetched, within the budget for faults of ours."""
+
+    def lost(*_: Any) -> None:
+        raise NotFoundError("BUNDLE_NOT_PUBLISHED", "gone")
+
+    await judging.queue(submission(1))
+    await judging.measure()
+    monkeypatch.setattr(qualification, "open_published", lost)
+    await judging.measure()
+    job = await judging.job(submission(1))
+    assert (job.state, job.code, job.faults, job.primary_attempt) == (JobState.RESERVED, "BUNDLE_NOT_PUBLISHED", 1, "")
+
+
+async def test_lost_first_attempt_is_measured_again(judging: World) -> None:
+    """Without its first attempt's file a reproduction proves nothing: the candidate is measured anew, twice."""
+    await judging.queue(submission(1))
+    await judging.measure()
+    (first,) = (await judging.store.read(attempts_by_submission))[submission(1).submission_id]
+    (judging.context.layout.root / first.path).unlink()
+    await judging.measure()
+    job = await judging.job(submission(1))
+    assert (job.state, job.code, job.faults, job.primary_attempt) == (JobState.QUEUED, "ATTEMPT_UNREADABLE", 1, "")
+    await judging.work()
+    assert await judging.states() == ["settled"]
+    assert [request.role for request in judging.requests] == ["primary", "primary", "reproduction"]
+
+
+async def test_unknown_incumbent_is_never_taken_for_stock(judging: World) -> None:
+    """A crown whose bundle the store does not know parks its challengers instead of letting them beat stock again."""
+    await judging.queue(submission(1))
+    await judging.work()
+    await judging.store.write(lambda connection: connection.execute(delete(bundles)))
+    await judging.queue(submission(2))
+    assert not await judging.measure()
+    assert await judging.states() == ["settled", "parked:BUNDLE_NOT_STORED"]
+
+
+async def test_added_variants_do_not_hide_a_copy(judging: World) -> None:
+    """A later bundle with every implementation of a crowned one is its copy; with those of an uncrowned one it is not.
+    """
+    weak, crowned, padded, related = submission(1), submission(2), submission(3), submission(4)
+    ones = [msgspec.structs.replace(one, hotkey=f"5{name}") for one, name in zip(
+        (weak, crowned, padded, related), "wcpr", strict=True
+    )]
+    judging.gains = {weak.content_hash: SLOW, padded.content_hash: 2 * FAST, related.content_hash: 2 * FAST}
+    await judging.queue(*ones)
+    held = ("fallback", "fallback kernel", "extra fallback kernel", "extra fallback")
+    for one, pieces in zip(ones, held, strict=True):
+        await judging.store.write(record_bundle, BundleRow(one.content_hash, "b", TARGET, "", pieces))
+    await judging.work()
+    assert await judging.states() == ["failed:NOT_FASTER", "settled", "failed:COPY_OF_EARLIER", "settled"]
+    job = await judging.job(padded)
+    assert job.earlier_id == crowned.submission_id
+    assert "every implementation" in job.detail
+
+
 async def test_copies_are_never_measured(judging: World) -> None:
     """A queued copy of another hotkey's earlier submission fails, naming it, without a run."""
     early, late = submission(1, content="x"), submission(2, hotkey=HOTKEY_B, content="x")
@@ -171,7 +247,7 @@ async def test_a_target_outside_the_arena_parks(judging: World) -> None:
     """A target without a workload is no fault of the miner: its job is parked."""
     await judging.queue(submission(1), target="activation.silu_and_mul")
     assert not await judging.measure()
-    assert await judging.states() == ["parked:TARGET_NOT_MEASURED"]
+    assert await judging.states() == ["parked:TARGET_NOT_SERVED"]
 
 
 async def test_the_second_of_two_candidates_is_measured_against_the_first(judging: World) -> None:

@@ -43,6 +43,16 @@ def test_receipts_verify_and_are_stored_once(layout: StateLayout) -> None:
     assert len(list(layout.receipts.iterdir())) == 1
 
 
+def test_public_half_of_a_lost_key_is_kept(layout: StateLayout) -> None:
+    """A node whose key was deleted makes a new one, and older receipts still find what they verify under."""
+    former = ReceiptBook.open(layout).public_key.hex()
+    layout.receipt_key.unlink()
+    present = ReceiptBook.open(layout).public_key.hex()
+    assert present != former
+    assert (layout.keys / "receipt.pub").read_text().strip() == present
+    assert (layout.keys / f"receipt.{former[:16]}.pub").read_text().strip() == former
+
+
 @pytest.mark.parametrize("fault", ["open", "short", "noise"])
 def test_unusable_key_is_refused_not_replaced(layout: StateLayout, fault: str) -> None:
     """A key that others can read, or that is damaged, is an error; the file stays as it is."""

@@ -132,4 +132,4 @@ async def test_unregistered_target_blocks_nobody(judging: World) -> None:
         job = await judging.move(job, state)
     await judging.store.write(append_event, "test", "")
     await judging.settlement.settle_once()
-    assert await judging.states() == ["parked:TARGET_NOT_MEASURED", "settled"]
+    assert await judging.states() == ["parked:TARGET_NOT_SERVED", "settled"]

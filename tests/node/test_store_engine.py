@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
+import sqlite3
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -13,11 +16,11 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import Connection, insert, select, text
 
-from config.errors import ConfigurationError, HostError
+from config.errors import ConfigurationError, HostError, InternalError
 from node.store.engine import Store
 from node.store.events import append_event
-from node.store.layout import StateLayout
-from node.store.lock import read_holder
+from node.store.layout import StateLayout, write_durably
+from node.store.lock import LockHolder, StateLock, read_holder
 from node.store.schema import events, metadata
 from tests.node.support import GENESIS
 
@@ -66,11 +69,62 @@ async def test_error_rolls_back(store: Store) -> None:
     assert await store.read(_count) == before
 
 
-async def test_database_errors_stay_inside(store: Store) -> None:
-    """A failing statement is reported as an error of ours."""
+@pytest.mark.parametrize(
+    "values",
+    [{}, {"kind": "\ud800"}, {"kind": b"\0" * 8, "at_ms": 2**63}, {"subject": object()}],
+    ids=["missing", "surrogate", "too large", "no value"],
+)
+async def test_values_that_cannot_be_stored_are_our_error(store: Store, values: dict[str, object]) -> None:
+    """A value that the database does not take is a defect of ours, never a failing disk; the store goes on."""
+    row = {"sequence": 99, "digest": "d", "at_ms": 1, **values} if values else {"sequence": 99}
+    before = await store.read(_count)
+    with pytest.raises(InternalError) as caught:
+        await store.write(lambda connection: connection.execute(insert(events).values(**row)))
+    assert caught.value.code == "VALUE_NOT_STORABLE"
+    assert await store.read(_count) == before
+
+
+async def test_database_errors_stay_inside_and_heal(store: Store) -> None:
+    """A failing database is reported as such, and the same store works again as soon as the database does."""
+    other = sqlite3.connect(store.layout.database, isolation_level=None)
+    await store.write(lambda connection: connection.exec_driver_sql("PRAGMA busy_timeout=10"))
+    other.execute("BEGIN IMMEDIATE")
     with pytest.raises(HostError) as caught:
-        await store.write(lambda connection: connection.execute(insert(events).values(sequence=1)))
+        await store.write(append_event, "test", "")
     assert caught.value.code == "STORE_UNUSABLE"
+    other.rollback()
+    other.close()
+    await store.write(append_event, "test", "")
+
+
+async def test_lock_waits_for_a_reader(tmp_path: Path) -> None:
+    """Somebody who looks at the lock in the moment of the start does not keep the node from starting."""
+    layout = StateLayout.at(tmp_path)
+    layout.create()
+    reader = os.open(layout.lock, os.O_RDONLY | os.O_CREAT, 0o600)
+    fcntl.flock(reader, fcntl.LOCK_SH)
+    threading.Timer(0.1, os.close, [reader]).start()
+    lock = StateLock.acquire(layout.lock, LockHolder(pid=1, started_ms=0))
+    assert read_holder(layout.lock) == LockHolder(pid=1, started_ms=0)
+    lock.release()
+
+
+def test_sweep_removes_interrupted_writes_only(tmp_path: Path) -> None:
+    """What an interrupted write left is removed at the next start, and nothing else."""
+    layout = StateLayout.at(tmp_path)
+    layout.create()
+    kept = [layout.receipts / "a.json", layout.keys / "receipt.key"]
+    for path in (*kept, layout.receipts / ".a.json.1234", layout.keys / ".receipt.key.12", tmp_path / ".write-test-7"):
+        path.write_text("")
+    layout.sweep()
+    assert sorted(path for path in tmp_path.rglob("*") if path.is_file()) == sorted(kept)
+
+
+def test_full_disk_is_the_hosts_error(tmp_path: Path) -> None:
+    """A file that cannot be written is one error of the state folder and leaves nothing behind."""
+    with pytest.raises(HostError) as caught:
+        write_durably(tmp_path / "missing" / "file", b"x")
+    assert caught.value.code == "STATE_UNWRITABLE"
 
 
 async def test_damaged_database_is_one_error(tmp_path: Path) -> None:

@@ -42,6 +42,26 @@ async def test_scan_is_one_transaction(store: Store) -> None:
     await store.read(verify_chain)
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [{"payment_block": 2**63}, {"url": "\ud800"}, {"registered_block": 2**70, "content_hash": "\udc00"},
+     {"hotkey": "\ud800", "payload_hex": "\ud800"}],
+    ids=["number", "surrogate", "both", "hotkey"],
+)
+async def test_no_reveal_holds_the_cursor(store: Store, changes: dict[str, object]) -> None:
+    """A reveal that cannot be stored becomes a failed one with a code; its neighbours and the cursor do not care."""
+    odd = msgspec.structs.replace(submission(2), **changes)
+    await store.write(record_scan, None, cursor(9), [submission(1), odd, submission(3)])
+    assert await store.read(read_cursor) == cursor(9)
+    jobs = [entry.job for entry in await store.read(entries)]
+    assert [(job.submission_id, job.state.value, job.code, job.blame) for job in jobs] == [
+        (submission(1).submission_id, "reserved", "", ""),
+        (odd.submission_id, "failed", "REVEAL_UNSTORABLE", "miner"),
+        (submission(3).submission_id, "reserved", "", ""),
+    ]
+    await store.read(verify_chain)
+
+
 async def test_repeated_scan_changes_nothing(store: Store) -> None:
     """Seeing a reveal again neither doubles it nor resets its job."""
     await store.write(record_scan, None, cursor(1), [submission(1)])

@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection, select
 
-from config.errors import NetworkError
+from chain.blocks import BlockRef
+from config.errors import ChainError, NetworkError
 from config.settings import Settings
 from config.target_catalog import load_catalog
 from node.services import supervisor
 from node.services.context import NodeContext
+from node.services.heads import HeadsService, HeadWatch
 from node.services.supervisor import supervise_all
 from node.store.engine import Store
 from node.store.schema import events
@@ -70,6 +72,28 @@ async def test_unreachable_upstream_is_no_internal_error(context: NodeContext) -
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     assert await _faults(context) == 0
+
+
+class Chain:
+    """A chain whose head moves with every question."""
+
+    number = 0
+
+    async def finalized_head(self) -> BlockRef:
+        """Return the next head."""
+        self.number += 1
+        return BlockRef(self.number, f"0x{self.number:064x}")
+
+
+async def test_heads_are_announced_while_reveals_cannot_be_read(context: NodeContext) -> None:
+    """Whatever stops the reveals service for good stops no service that follows the head, weights among them."""
+    heads = HeadWatch()
+    broken = Crashing(*(ChainError("CHAIN_STATE_PRUNED", "gone") for _ in range(1000)))
+    task = asyncio.create_task(supervise_all(context, [broken, HeadsService(Chain(), heads, 0.001)]))  # type: ignore[arg-type]
+    assert (await heads.wait_beyond(3)).number > 3
+    assert not broken.working.is_set()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
 
 
 async def _faults(context: NodeContext) -> int:
