@@ -32,6 +32,7 @@ _DIRECTIVE = re.compile(rf"^{_BLANK}#{_BLANK}([^\n]*)", re.MULTILINE)
 _NAME = re.compile(r"[A-Za-z_][0-9A-Za-z_$\x80-\xff]*")
 _ALLOWED = words("include define undef if ifdef ifndef elif elifdef elifndef else endif error warning pragma line")
 _MAX_INCLUDES = 4096  # of one file
+_MAX_DIRECTIVES = 100_000  # of one file
 _HEADER = re.compile(r'(?P<system><[^>\n]*>)|(?P<quoted>"[^"\n]*")')
 _PASTE = r"(?:\s*\#\#\s*)?"  # `in##cbin` is one word to the compiler
 # Patterns start with a literal and look back after it, which lets the scan skip at C speed.
@@ -48,7 +49,7 @@ _IN_PRAGMAS = re.compile(r"\b(?:pch_preprocess|include_alias|dependency)\b")
 _NEARBY = 64  # characters before a question in which `defined` or `#ifdef` may stand
 _LITERAL = 'Write "file.cuh" or <header> itself, without macros.'
 _SEPARATES = re.compile(r"[,;(){}]")
-_ESCAPE = re.compile(r"\\(x[0-9A-Fa-f]+|[0-7]{1,3}|u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8}|[\s\S])")
+_ESCAPE = re.compile(r"\\(x[0-9A-Fa-f]+|[0-7]{1,3}|u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8})")
 
 
 class Include(NamedTuple):
@@ -143,9 +144,12 @@ def _units(
 def find_includes(text: CudaText, findings: Findings) -> list[Include]:
     """Return every literal include of one file; every other way of bringing a file in becomes a finding."""
     scan = _FileScan(text, findings)
-    scan.directives()
-    scan.questions()
-    scan.other_ways()
+    try:
+        scan.directives()
+        scan.questions()
+        scan.other_ways()
+    except IntakeError as error:
+        findings.take(error)
     return scan.includes
 
 
@@ -157,8 +161,10 @@ class _FileScan:
 
     def directives(self) -> None:
         """Read `#include` lines and refuse directives outside the closed list."""
-        for directive in _DIRECTIVE.finditer(self._text.code):
+        for count, directive in enumerate(_DIRECTIVE.finditer(self._text.code)):
             body, offset = directive.group(1), directive.start(1)
+            if count == _MAX_DIRECTIVES:
+                raise self._too_complex(f"the file has more than {_MAX_DIRECTIVES} directives.", offset)
             match = _NAME.match(body)
             name = match.group() if match else ""
             if not name and body.strip():
@@ -201,13 +207,17 @@ class _FileScan:
         if _HEADER.fullmatch(header) is None or "\ufffd" in name:
             self._refuse("CUDA_INCLUDE", "the include does not name its file literally.", offset, _LITERAL)
         elif len(self.includes) == _MAX_INCLUDES:
-            self._refuse("CUDA_TOO_COMPLEX", f"the file has more than {_MAX_INCLUDES} includes.", offset)
+            raise self._too_complex(f"the file has more than {_MAX_INCLUDES} includes.", offset)
         else:
             self.includes.append(Include(name, header.startswith('"'), self._text.lines.line(offset)))
 
     def _in_string(self, offset: int) -> bool:
         index = bisect.bisect_right(self._text.strings, offset, key=lambda item: item.start) - 1
         return index >= 0 and offset < self._text.strings[index].end
+
+    def _too_complex(self, message: str, offset: int) -> IntakeError:
+        where = SourceLocation(self._text.path, self._text.lines.line(offset))
+        return IntakeError("CUDA_TOO_COMPLEX", message, location=where)
 
     def _refuse(self, code: str, message: str, offset: int, hint: str = "") -> None:
         self._findings.add(code, message, hint=hint, path=self._text.path, line=self._text.lines.line(offset))
@@ -231,17 +241,16 @@ def _joined_strings(text: CudaText) -> Iterator[tuple[int, str]]:
 
 
 def _unescaped(text: str) -> str:
-    return _ESCAPE.sub(_character, text) if "\\" in text else text
+    """Return the characters a literal stands for, but for escapes that stand for no letter: they leave theirs."""
+    if "\\" not in text:
+        return text
+    # A run of backslashes is read in pairs from its start, so pairs can go first; what is left escapes what follows.
+    return _ESCAPE.sub(_character, text.replace("\\\\", "")).replace("\\", "")
 
 
 def _character(match: re.Match[str]) -> str:
     body = match.group(1)
-    if body[0] in "xuU":
-        code = int(body[1:][-8:] or "0", 16)
-    elif body[0] in "01234567":
-        code = int(body, 8)
-    else:
-        return "\n" if body == "n" else body
+    code = int(body, 8) if body[0] in "01234567" else int(body[-8:].lstrip("xuU"), 16)
     return chr(code) if code < 0x110000 else "?"
 
 

@@ -36,7 +36,7 @@ _RAW_PREFIX = re.compile(rf"(?<![{_WORD}])(?:u8|[uUL])?R\Z")
 _NUMBER = re.compile(rf"(?<![{_WORD}])[0-9][{_WORD}.]*\Z")
 _NUMBER_REST = re.compile(rf"(?:'[0-9A-Za-z_][{_WORD}.]*+)++")
 _FOREIGN = re.compile(r"[^\x00-\x7f]")
-_MAX_TOKENS = 200_000  # literals and comments, or joined lines, of one file; bounds memory
+_MAX_TOKENS = 100_000  # literals and comments, or joined lines, of one file; bounds memory
 _BLOCK = 4096  # characters between two known line numbers
 _DELIMITER = re.compile(r'[^()\\\s"]{0,16}')
 _TRIGRAPH = re.compile(r"\?\?[=/'()!<>-]")

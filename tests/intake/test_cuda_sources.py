@@ -126,6 +126,8 @@ def test_no_include_hides(text: str) -> None:
         ('asm(".inc"\n  "bin \\"f\\"");\n', "CUDA_INCLUDE c.cu:1"),
         ('asm(".inc" MIDDLE "bin");\n', "CUDA_INCLUDE c.cu:1"),
         ('asm(".\\151nc\\x62in");\n', "CUDA_INCLUDE c.cu:1"),
+        ('asm(".in\\cbin");\n', "CUDA_INCLUDE c.cu:1"),
+        ('asm(".in\\u0063bin");\n', "CUDA_INCLUDE c.cu:1"),
         ('asm(R"(.INCBIN "f")");\n', "CUDA_INCLUDE c.cu:1"),
         ('asm(".include \\"f\\"");\n', "CUDA_INCLUDE c.cu:1"),
         ('#define S(x) #x\nasm(S(.incbin "f"));\n', "CUDA_INCLUDE c.cu:2"),
@@ -224,7 +226,9 @@ def test_names_that_are_no_files_are_left_to_the_manifest() -> None:
     assert load({}, ("gone.cu",)) == (CudaSources({}, (), {}, ()), [])
 
 
-@pytest.mark.parametrize("text", ["//\n" * 300_000, "\\\n" * 300_000, '""' * 300_000, '#include "a.h"\n' * 9000])
+@pytest.mark.parametrize(
+    "text", ["//\n" * 300_000, "\\\n" * 300_000, '""' * 300_000, '#include "a.h"\n' * 9000, "#\n" * 300_000]
+)
 def test_hostile_amounts_are_refused(text: str) -> None:
     """Memory and time are bounded by counts, not only by bytes."""
     assert scan(text)[-1].startswith("CUDA_TOO_COMPLEX c.cu")
