@@ -43,14 +43,15 @@ async def test_real_networks_seal_to_a_future_drand_round(world: Any) -> None:
     sealer = sealer_for("finney")
     assert isinstance(sealer, DrandSealer)
     head = BlockRef(5, "0x")
+    before = timelock.current_round()
     sealed = await sealer.seal_reveal(world.client, b"payload", head, 100)
-    assert sealed.reveal_round > timelock.current_round()
+    assert sealed.reveal_round > before
     envelope = compact(len(sealed.ciphertext)) + sealed.ciphertext + sealed.reveal_round.to_bytes(8, "little")
     with pytest.raises((ValueError, RuntimeError)):
         core.decrypt_with_signature(envelope, SEAL_SIGNATURE)
     parameters = await read_hyperparameters(world.client, world.netuid, await world.client.head())
     row = await sealer.seal_row(world.client, ROW, parameters)
-    assert row.reveal_round > timelock.current_round()
+    assert row.reveal_round > before
     assert row.ciphertext[-8:] == b"AES_GCM_"
 
 
