@@ -28,11 +28,12 @@ lint: $(STAMP) ## ruff, mypy strict, import rules
 test: lint ## everything CI runs
 	$(BIN)/python -m pytest
 
-bench: $(STAMP) ## the numbers of benchmarks/, written to benchmarks/results/
-	@for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+bench: $(STAMP) ## the numbers of benchmarks/, written to benchmarks/results/ (about half an hour)
+	@for file in benchmarks/*.py; do echo "== $$file"; PYTHONPATH=. $(BIN)/python $$file || exit 1; done
 
 docs: $(STAMP) ## regenerate the generated pages of docs/
 	$(BIN)/python -m node.cli.reference > docs/cli.md
+	$(BIN)/python -m config.target_reference > docs/targets.md
 
 clean: ## remove the environment and caches
 	rm -rf $(VENV) .demo .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
