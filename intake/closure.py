@@ -6,8 +6,8 @@ Invariants
 2. A folder without `__init__.py` is a namespace: it may be imported from, but only its modules, and not itself.
 3. An import that is local in part must be local in whole. What is not local at all is somebody else's
    (`intake.static_scan` decides whether it is allowed).
-4. No local top-level name equals a standard, allowed or validator module, so an import means the same file here and
-   where the bundle runs.
+4. No local top-level name, CUDA units included, equals a standard, allowed or validator module, so an import means the
+   same file here and where the bundle runs.
 """
 
 from __future__ import annotations
@@ -40,9 +40,10 @@ class Import(NamedTuple):
 
 
 class LocalModules:
-    """The importable Python files of a bundle."""
+    """The importable Python files of a bundle, and its CUDA `units`, which are imported by their stems."""
 
-    def __init__(self, paths: Iterable[str]) -> None:
+    def __init__(self, paths: Iterable[str], units: Iterable[str] = ()) -> None:
+        self._units = frozenset(units)
         self._modules: dict[Dotted, str] = {}
         self._folders: set[Dotted] = set()
         for path in paths:
@@ -61,7 +62,12 @@ class LocalModules:
 
     def is_local(self, root: str) -> bool:
         """Say whether a top-level name is a module or package of the bundle."""
-        return root in self._roots
+        return root in self._roots or root in self._units
+
+    @property
+    def roots(self) -> frozenset[str]:
+        """The top-level names of Python modules and packages."""
+        return frozenset(self._roots)
 
     def find(self, dotted: Dotted) -> str | None:
         """Return the file that a full dotted name means, or None."""
@@ -79,7 +85,7 @@ class LocalModules:
 
     def shadowing(self) -> list[str]:
         """Return the local top-level names that also name a module outside the bundle."""
-        return sorted(self._roots & _RESERVED)
+        return sorted((self._roots | self._units) & _RESERVED)
 
     def absolute(self, path: str, level: int, module: Dotted) -> Dotted:
         """Return the absolute dotted name of a relative import in `path`. Raises `IntakeError` (IMPORT_UNRESOLVED)."""
@@ -96,7 +102,7 @@ class LocalModules:
         module = statement.module
         if statement.level:
             module = self.absolute(path, statement.level, module)
-        elif not self.is_local(module[0]):
+        elif not self.is_local(module[0]) or (module[0] in self._units and len(module) == 1):
             return []
         shown = clip(".".join(module))
         base = self.find(module)

@@ -4,7 +4,7 @@ Invariants
 1. The file is UTF-8 TOML 1.0 without a byte-order mark; its top-level keys are exactly those listed here.
 2. Values follow `intake.manifest_fields`: strict types, one alphabet, existing files in normal form.
 3. Unknown keys of an `[[ops]]` row are kept (`Op.extra`) and observed later; no target allows them.
-4. What the grammar knows but this validator cannot execute yet is refused by name, never half accepted.
+4. The whole grammar is read, whatever of it this validator can execute: that is decided last (`intake.served`).
 5. Every finding carries `manifest.toml:line`. Whether a target exists is not asked here (`intake.resolve`).
 """
 
@@ -18,6 +18,10 @@ import tomli
 
 from config.errors import IntakeError, SourceLocation
 from config.limits import INTAKE, IntakeLimits
+from intake.dep_patches import PatchRow, patch_rows
+from intake.direct.metadata import capabilities_of, read_direct_metadata
+from intake.direct.row import EXPORTS, RESOURCES, DirectRow, is_direct, read_direct_row
+from intake.direct.where import LineFinder, line_finder, row_place
 from intake.manifest_fields import MANIFEST, Context, Table
 from intake.names import suffix_of
 from intake.refusal import Findings, clip
@@ -31,7 +35,7 @@ MODES = ("slot", "atomic", "system")
 
 _TOP_KEYS = ("bundle_id", "abi_version", "ops", "competition", "dep_patches")
 _COMPETITION_KEYS = ("target", "mode")
-_LATER_OP_KEYS = ("aot_exports", "artifact_resources")
+_DERIVED = frozenset({"extra", "line", "direct"})
 _CUDA_SUFFIXES = frozenset({".cu", ".cuh"})
 
 
@@ -43,7 +47,10 @@ class Competition(msgspec.Struct, frozen=True):
 
 
 class Op(msgspec.Struct, frozen=True):
-    """One `[[ops]]` row. Paths are bundle-relative; `line` is where the row begins."""
+    """One `[[ops]]` row. Paths are bundle-relative; `line` is where the row begins.
+
+    A row with `direct` declares compiled artifacts: nothing calls its `entry`.
+    """
 
     slot: str
     source: str
@@ -57,6 +64,7 @@ class Op(msgspec.Struct, frozen=True):
     base_kernel: str | None = None
     override_point: str | None = None
     cuda_sources: tuple[str, ...] = ()
+    direct: DirectRow | None = None
     extra: dict[str, Any] = {}
     line: int = 0
 
@@ -68,9 +76,17 @@ class Manifest(msgspec.Struct, frozen=True):
     abi_version: str
     ops: tuple[Op, ...]
     competition: Competition | None = None
+    dep_patches: tuple[PatchRow, ...] = ()
 
 
-_OP_KEYS = (frozenset(Op.__struct_fields__) - {"extra", "line"}) | frozenset(_LATER_OP_KEYS)
+_OP_KEYS = (frozenset(Op.__struct_fields__) - _DERIVED) | {EXPORTS, RESOURCES}
+
+
+def called_names(op: Op) -> tuple[str, ...]:
+    """Return the functions of `op.source` that something calls: at run time, or when a direct artifact is built."""
+    if op.direct is not None:
+        return tuple(dict.fromkeys(export.factory for export in op.direct.exports))
+    return tuple(name for name in (op.entry, op.prepare, op.setup) if name is not None)
 
 
 def load_manifest(
@@ -124,11 +140,11 @@ def _manifest(context: Context, top: Table, *, allow_legacy_abi: bool) -> Manife
     bundle_id = top.identifier("bundle_id", required=True)
     abi_version = _abi(top, allow_legacy_abi=allow_legacy_abi)
     competition = _competition(context, top)
-    _later(top, "dep_patches", "dependency patches")
+    patches = patch_rows(context, top)
     ops = _ops(context, top)
     if bundle_id is None or abi_version is None:
         return None
-    return Manifest(bundle_id, abi_version, ops, competition)
+    return Manifest(bundle_id, abi_version, ops, competition, patches)
 
 
 def _closed(table: Table, known: tuple[str, ...]) -> None:
@@ -176,14 +192,13 @@ def _ops(context: Context, top: Table) -> tuple[Op, ...]:
         top.refuse("MANIFEST_VALUE", f"ops has {len(value)} rows, not 1..{context.limits.op_rows}.", key="ops")
         return ()
     rows = [Table(context, row, "ops", index) for index, row in enumerate(value)]
-    ops = tuple(op for row in rows if (op := _op(row)) is not None)
+    finder = line_finder(context.lines, top.value)
+    ops = tuple(op for row in rows if (op := _op(context, row, finder)) is not None)
     _check_variants(rows)
     return ops
 
 
-def _op(row: Table) -> Op | None:
-    for key in _LATER_OP_KEYS:
-        _later(row, key, "direct artifacts")
+def _op(context: Context, row: Table, finder: LineFinder) -> Op | None:
     slot = row.identifier("slot", required=True)
     source = row.path("source", required=True)
     entry = row.callable("entry", required=True)
@@ -199,11 +214,12 @@ def _op(row: Table) -> Op | None:
     cuda_sources = _cuda_sources(row)
     if slot is None or source is None or entry is None:
         return None
+    variant = variant or DEFAULT_VARIANT
     return Op(
         slot=slot,
         source=source,
         entry=entry,
-        variant=variant or DEFAULT_VARIANT,
+        variant=variant,
         prepare=prepare,
         setup=setup,
         dtypes=dtypes,
@@ -212,9 +228,28 @@ def _op(row: Table) -> Op | None:
         base_kernel=base_kernel,
         override_point=override_point,
         cuda_sources=cuda_sources,
+        direct=_direct(context, row, finder, slot, variant, metadata) if is_direct(row.value) else None,
         extra={key: item for key, item in row.value.items() if key not in _OP_KEYS},
         line=row.line,
     )
+
+
+def _direct(
+    context: Context, row: Table, finder: LineFinder, slot: str, variant: str, metadata: str | None
+) -> DirectRow | None:
+    """Parse the direct-artifact declarations of a row; its metadata proves what they specialize on."""
+
+    def take(error: IntakeError) -> None:
+        context.clean = False
+        context.findings.take(error)
+
+    try:
+        raw = {} if metadata is None else capabilities_of(read_direct_metadata(bytes(context.files[metadata])))
+    except IntakeError as error:
+        take(IntakeError(error.code, error.message, hint=error.hint, location=SourceLocation(metadata or MANIFEST)))
+        raw = {}
+    where = row_place(row.index, finder)
+    return read_direct_row(row.value, take, slot=slot, variant=variant, metadata_capabilities=raw, where=where)
 
 
 def _cuda_sources(row: Table) -> tuple[str, ...]:
@@ -243,13 +278,3 @@ def _check_variants(rows: list[Table]) -> None:
             row.refuse("MANIFEST_VARIANTS", message, hint, key="variant")
         else:
             named.add((slot, variant))
-
-
-def _later(table: Table, key: str, what: str) -> None:
-    """Refuse a part of the grammar that this validator cannot execute yet."""
-    value = table.value.get(key, [])
-    if not isinstance(value, list):
-        table.refuse("MANIFEST_TYPE", f"{key} is not an array of tables.", key=key)
-    elif value:
-        hint = "Submit a bundle whose rows name Python entries."
-        table.refuse("FEATURE_NOT_SUPPORTED", f"this validator does not run {what} yet.", hint, key=key)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import keyword
 import re
-from collections.abc import Container
+from collections.abc import Mapping
 from typing import Any
 
 from config.errors import IntakeError
@@ -27,7 +27,7 @@ _CALLABLE = re.compile(r"[A-Za-z_][0-9A-Za-z_]*")
 class Context:
     """What all tables of one manifest share."""
 
-    def __init__(self, files: Container[str], lines: TomlLines, findings: Findings, limits: IntakeLimits) -> None:
+    def __init__(self, files: Mapping[str, bytes], lines: TomlLines, findings: Findings, limits: IntakeLimits) -> None:
         self.files = files
         self.lines = lines
         self.findings = findings
@@ -43,6 +43,11 @@ class Table:
         self._name = name
         self._index = index
         self.value = value
+
+    @property
+    def index(self) -> int:
+        """Which table of its name this is, from 0."""
+        return self._index
 
     @property
     def line(self) -> int:

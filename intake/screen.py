@@ -2,8 +2,8 @@
 
 Order, each step on the output of the one before
 1. unpack in memory, within limits (`intake.archive`); 2. content hash against the committed one; 3. names; 4. manifest;
-5. file kinds and contents; 6. syntax and policy of every Python file; 7. local imports and reachability; 8. target;
-9. routing domains; 10. fingerprint.
+5. file kinds and contents; 6. syntax and policy of every Python file; 7. local imports and reachability;
+8. rebuild steps, dependency patches, CUDA sources; 9. target; 10. routing domains; 11. what is served; 12. fingerprint.
 
 Invariants
 1. Only `IntakeError` leaves. Everything wrong from step 3 on is found in one pass; the first finding is the refusal.
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import ast
 import gc
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -28,12 +28,14 @@ from intake.closure import Import, LocalModules, check_source, imports_of, pytho
 from intake.content_hash import hash_files
 from intake.domain import Domain, effective_domain, read_metadata
 from intake.fingerprint import fingerprint
-from intake.manifest import Manifest, Op, load_manifest
+from intake.manifest import Manifest, Op, called_names, load_manifest
 from intake.manifest_fields import MANIFEST
+from intake.native import load_native, units_of
 from intake.refusal import Findings, HashMismatch, clip
 from intake.registry import VariantRegistry
 from intake.report import FileEntry, IntakeReport, ResolvedVariant
 from intake.resolve import resolve_target
+from intake.served import SERVED, check_served
 from intake.static_scan import ScannedModule, check_reexports, scan_module
 from intake.syntax import parse_python
 from intake.tree import Kind, check_names, check_reachable, check_tree, kind_of
@@ -75,11 +77,15 @@ def screen_files(
     limits: IntakeLimits = INTAKE,
     catalog: TargetCatalog | None = None,
     allow_legacy_abi: bool = False,
+    served: Collection[str] | None = SERVED,
 ) -> Screened:
-    """Screen an unpacked file table (path -> content). Raises `BundleRefused` with all findings."""
+    """Screen an unpacked file table (path -> content). Raises `BundleRefused` with all findings.
+
+    `served` are the features that can be executed; None says all.
+    """
     known = load_catalog() if catalog is None else catalog  # a broken catalog is no miner's fault: before any bundle
     with _collector_paused():
-        return _screen(files, content_hash, limits, known, allow_legacy_abi=allow_legacy_abi)
+        return _screen(files, content_hash, limits, known, served, allow_legacy_abi=allow_legacy_abi)
 
 
 @contextmanager
@@ -99,6 +105,7 @@ def _screen(
     content_hash: str,
     limits: IntakeLimits,
     catalog: TargetCatalog,
+    served: Collection[str] | None,
     *,
     allow_legacy_abi: bool,
 ) -> Screened:
@@ -107,14 +114,17 @@ def _screen(
     check_names(ordered, findings, limits)
     manifest = load_manifest(ordered, findings, allow_legacy_abi=allow_legacy_abi, limits=limits)
     check_tree(ordered, manifest, findings, limits)
-    python = _Python(ordered, findings, limits)
-    if manifest is None:
+    python = _Python(ordered, manifest, findings, limits)
+    native = load_native(manifest, ordered, findings, catalog, python.modules.roots, limits)
+    if manifest is None or native is None:
         findings.raise_if_any()
         raise IntakeError("MANIFEST_SYNTAX", "the manifest cannot be read.")
     closure = python.closure(manifest.ops)
     check_reachable(ordered, closure, findings)
-    resolution = findings.attempt(lambda: resolve_target(manifest, catalog))
+    resolution = resolve_target(manifest, catalog, findings, native.rebuild)
     domains = _domains(manifest, ordered, findings)
+    if resolution is not None:
+        findings.attempt(lambda: check_served(resolution.allowed_features, served))
     findings.raise_if_any()
     if resolution is None or len(domains) != len(manifest.ops):
         raise IntakeError("MANIFEST_SYNTAX", "the manifest cannot be resolved.")
@@ -138,14 +148,16 @@ def _screen(
 class _Python:
     """Every Python file of the bundle, parsed and scanned once."""
 
-    def __init__(self, files: Mapping[str, bytes], findings: Findings, limits: IntakeLimits) -> None:
+    def __init__(
+        self, files: Mapping[str, bytes], manifest: Manifest | None, findings: Findings, limits: IntakeLimits
+    ) -> None:
         self._files = files
         self._findings = findings
         self._limits = limits
         self._imports: dict[str, list[Import]] = {}
         self._scanned: dict[str, ScannedModule] = {}
         paths = [path for path in files if kind_of(path) is Kind.PYTHON]
-        self.modules = LocalModules(paths)
+        self.modules = LocalModules(paths, units_of(manifest))
         for name in self.modules.shadowing():
             hint = "Rename it: an import of that name must mean the same module everywhere."
             message = f"the local module {clip(name)} has the name of a module outside the bundle."
@@ -172,9 +184,9 @@ class _Python:
                 self._findings.add("ENTRY_SOURCE", message, path=MANIFEST, line=op.line)
                 continue
             sources.append(op.source)
-            for name in (op.entry, op.prepare, op.setup):
+            for name in called_names(op):
                 scanned = self._scanned.get(op.source)
-                if name is not None and scanned is not None and name not in scanned.defined:
+                if scanned is not None and name not in scanned.defined:
                     hint = "Define it at the top level of the source file."
                     message = f"{clip(op.source)} does not define {clip(name)}."
                     self._findings.add("ENTRY_NOT_DEFINED", message, hint=hint, path=MANIFEST, line=op.line)

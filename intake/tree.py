@@ -4,8 +4,8 @@ Invariants
 1. Every file has a kind from the closed table below or is refused; suffixes are compared case-sensitively.
 2. Every file is text: UTF-8 without NUL or control characters. Compiled, archived or pickled bytes are not text, so a
    benign name cannot carry them.
-3. Executable material is declared: CUDA files by a row, Python files by being reachable from an entry (empty files and
-   `__init__.py` markers aside).
+3. Executable material is declared: CUDA files by a row, dependency patches by the manifest, Python files by being
+   reachable from an entry (empty files and `__init__.py` markers aside).
 4. No credentials and no absolute machine paths in sources and data.
 """
 
@@ -39,6 +39,7 @@ class Kind(StrEnum):
     DOCUMENT = "document"
 
 
+_DECLARED = {Kind.CUDA: "cuda_sources of the row that needs it", Kind.PATCH: "a [[dep_patches]] row"}
 _DOCUMENT = re.compile(r"(?:README|LICENSE)(?:[-_][A-Za-z0-9]+)*(?:\.(?:md|txt|rst))?")
 _INERT_NAMES = frozenset({MANIFEST, REBUILD, ".gitignore"})  # inert text when not at the root
 _BINARY_SUFFIXES = words(
@@ -102,6 +103,7 @@ def check_tree(
     """Check kind, content and declaration of every file but Python syntax, which `intake.static_scan` reads."""
     ops = manifest.ops if manifest else ()
     declared = {path for op in ops for path in op.cuda_sources}
+    declared |= {row.path for row in manifest.dep_patches} if manifest else set()
     routed = {op.metadata for op in ops}  # read by intake.domain, which says more
     total = 0
     for path in sorted_paths(files):
@@ -118,14 +120,15 @@ def check_tree(
                 path=path,
             )
             return
-        if kind is Kind.PATCH or (kind is Kind.CUDA and path not in declared):
-            hint = "Name it in cuda_sources of the row that needs it." if kind is Kind.CUDA else "Leave it out."
+        # A manifest that cannot be read declares nothing, which is its fault and no other file's.
+        if manifest is not None and kind in _DECLARED and path not in declared:
+            hint = f"Name it in {_DECLARED[kind]}, or leave it out."
             findings.add("TREE_UNDECLARED", f"{clip(path)} is not declared in the manifest.", hint=hint, path=path)
         text = _check_text(path, data, findings)
         if text is not None:
             _check_content(path, kind, text, findings)
-            if kind in (Kind.METADATA, Kind.REBUILD) and path not in routed:
-                findings.attempt(lambda path=path, kind=kind, text=text: _check_json(path, kind, text))  # type: ignore[misc]
+            if kind is Kind.METADATA and path not in routed:
+                findings.attempt(lambda path=path, text=text: _check_json(path, text))  # type: ignore[misc]
 
 
 def check_reachable(files: Mapping[str, bytes], closure: list[str], findings: Findings) -> None:
@@ -193,9 +196,9 @@ def _search(pattern: re.Pattern[str], marks: tuple[str, ...], text: str) -> re.M
     return pattern.search(text) if any(mark in text for mark in marks) else None
 
 
-def _check_json(path: str, kind: Kind, text: str) -> None:
+def _check_json(path: str, text: str) -> None:
     try:
-        value = read_json(text.encode("utf-8"))
+        read_json(text.encode("utf-8"))
     except CanonicalJsonError as error:
         raise IntakeError(
             "METADATA_MALFORMED",
@@ -203,13 +206,6 @@ def _check_json(path: str, kind: Kind, text: str) -> None:
             hint="Write strict JSON; numbers are integers, or text.",
             location=SourceLocation(path),
         ) from error
-    if kind is Kind.REBUILD and value != {"steps": []}:
-        raise IntakeError(
-            "FEATURE_NOT_SUPPORTED",
-            "this validator does not run rebuild steps yet.",
-            hint="Remove rebuild.json.",
-            location=SourceLocation(path),
-        )
 
 
 def _magic(data: bytes) -> str:

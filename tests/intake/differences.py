@@ -32,12 +32,6 @@ MANIFEST = {
     "entry_unicode": "entries are ASCII: Python folds other identifiers",
     "entry_dunder": "dunder names are not entries",
     "competition_mode_padded": "blanks around values are refused",
-    "dep_ok": "dependency patches are not executed yet",
-    "dep_diff_suffix": "dependency patches are not executed yet",
-    "dep_unlisted_target": "dependency patches are not executed yet",
-    "aot_ok": "direct artifacts are not executed yet",
-    "aot_good_profile": "direct artifacts are not executed yet",
-    "aot_two_steps": "direct artifacts are not executed yet",
 }
 
 # tree_scan_vectors: (accepted here, reason).
@@ -48,7 +42,6 @@ TREE = {
     "readme_elf_no_suffix": (False, "content decides, not the name"),
     "metadata_json_elf": (False, "content decides, not the name"),
     "readme_cubin": (False, "content decides, not the name"),
-    "patch_declared": (False, "dependency patches are not executed yet"),
 }
 
 # python_closure_vectors: accepted by the reference.
@@ -75,13 +68,9 @@ ADDRESSES = {
 # target_resolution_vectors: full inspection accepts, we refuse.
 RESOLUTION = {
     "prepare_on_plain_slot": "the catalog allows prepare only where a slot has one",
-    "override_on_moe": "overrides are not executed yet",
-    "override_unknown_point": "overrides are not executed yet",
+    "override_unknown_point": "override point and base kernel are checked against the catalog",
     "override_on_silu": "the catalog allows overrides only where a slot has a point",
     "base_kernel_only": "the catalog allows overrides only where a slot has a point",
-    "cuda_with_builder": "rebuild steps are not executed yet",
-    "dep_patch_on_deep": "dependency patches are not executed yet",
-    "dep_patch_outside_glob": "dependency patches are not executed yet",
-    "direct": "direct artifacts are not executed yet",
-    "direct_entry_renamed": "direct artifacts are not executed yet",
+    "cuda_with_builder": "the header beside the declared source is declared by nobody",
+    "dep_patch_outside_glob": "where a patch may go is decided at intake",
 }

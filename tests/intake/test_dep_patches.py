@@ -253,7 +253,7 @@ def rows_of(text: str, *files: str) -> tuple[tuple[PatchRow, ...], list[str]]:
     import tomli
 
     findings = Findings()
-    context = Context(set(files), TomlLines(text), findings, INTAKE)
+    context = Context(files, TomlLines(text), findings, INTAKE)
     return patch_rows(context, Table(context, tomli.loads(text))), [
         f"{item.code} {item.location}" for item in findings.documents()
     ]

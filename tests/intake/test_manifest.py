@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from intake.manifest import LEGACY_ABI, Manifest, load_manifest
 from intake.refusal import Findings
+from intake.unified_diff import parse_diff
 from tests.intake.differences import MANIFEST
 from tests.intake.support import entry_files, golden
 
@@ -36,11 +37,15 @@ def test_golden_manifests(vector: dict[str, Any]) -> None:
     files["manifest.toml"] = base64.b64decode(vector["manifest_b64"])
     findings = Findings()
     manifest = load_manifest(files, findings)
+    if manifest is not None:
+        for row in manifest.dep_patches:
+            findings.attempt(lambda row=row: parse_diff(row.path, files[row.path]))
     if not vector["accept"] or vector["name"] in MANIFEST:
-        assert manifest is None
-        assert all(item.location.startswith("manifest.toml") for item in findings.documents())
+        assert findings
+        assert all(item.location.startswith(("manifest.toml", "p.patch")) for item in findings.documents())
         return
     assert manifest is not None
+    assert not findings
     parsed = vector["parsed"]
     assert manifest.bundle_id == parsed["bundle_id"]
     for op, row in zip(manifest.ops, parsed["ops"], strict=True):
@@ -56,6 +61,9 @@ def test_golden_manifests(vector: dict[str, Any]) -> None:
             "override_point",
         ):
             assert getattr(op, key) == row[key], key
+        assert sorted(set(op.cuda_sources)) == sorted(set(row["cuda_sources"]))
+        exports = () if op.direct is None else op.direct.exports
+        assert sorted(export.name for export in exports) == sorted(row["aot_exports"])
         assert list(op.dtypes) == row["dtypes"]
         assert list(op.architectures) == row["architectures"]
 
@@ -80,8 +88,8 @@ def test_the_legacy_spelling_needs_permission() -> None:
         (HEAD + ROW + 'metadata = "./metadata/k.json"\n', ["MANIFEST_PATH 8"]),
         (HEAD + ROW + 'cuda_sources = ["c.cu", "k.py"]\n', ["MANIFEST_PATH 8"]),
         (HEAD + ROW + 'override_point = "p"\n', ["MANIFEST_MISSING_KEY 8"]),
-        (HEAD + ROW + "\n[[ops.aot_exports]]\nname = 'x'\n", ["FEATURE_NOT_SUPPORTED 4"]),
-        (HEAD + ROW + "\n[[dep_patches]]\ntarget = 'x'\n", ["FEATURE_NOT_SUPPORTED 9"]),
+        (HEAD + ROW + "\n[[ops.aot_exports]]\nname = 'x'\n", ["DIRECT_MISSING_KEY 9"]),
+        (HEAD + ROW + "\n[[dep_patches]]\ntarget = 'x'\n", ["MANIFEST_MISSING_KEY 9"]),
         ("bundle_id = \n", ["MANIFEST_SYNTAX 1"]),
         (HEAD + "x = }\n", ["MANIFEST_SYNTAX 3"]),
         (HEAD + '\n[[ops]]\nslot = "s"\nentry = "1"\n', ["MANIFEST_MISSING_KEY 4", "MANIFEST_VALUE 6"]),

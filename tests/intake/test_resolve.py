@@ -7,25 +7,15 @@ from typing import Any
 import pytest
 
 from config.errors import IntakeError
-from config.target_catalog import Target, TargetCatalog, load_catalog
+from config.target_catalog import load_catalog
 from intake.refusal import BundleRefused
 from intake.screen import screen_files
 from tests.intake.differences import RESOLUTION
 from tests.intake.support import bundle, entry_files, golden
 
 VECTORS = golden("target_resolution_vectors")
-# A slot has a prepare half or an override point, or it has not; the reference's catalog does not say which.
-_WITHOUT_EXTRAS = frozenset({"prepare", "override"})
-
-
-def reference_catalog() -> TargetCatalog:
-    """Return the twelve recorded targets as a catalog of ours."""
-    targets = []
-    for row in golden("target_catalog_snapshot")["snapshot"]["targets"]:
-        moe = row["target_id"].startswith("moe.")
-        features = set(row["allowed_features"]) - (set() if moe else _WITHOUT_EXTRAS)
-        targets.append(Target(row["target_id"], row["kind"], tuple(sorted(row["members"])), tuple(sorted(features))))
-    return TargetCatalog("reference", targets)
+HEAD = 'bundle_id = "t"\nabi_version = "cacheon-op-abi-v0"\n'
+SERVED_TODAY = frozenset({"entry", "prepare", "variants"})
 
 
 @pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: vector["name"])
@@ -34,19 +24,24 @@ def test_golden_resolutions(vector: dict[str, Any]) -> None:
     files = entry_files(vector["entries"])
     if not vector["full_inspection"]["accept"] or vector["name"] in RESOLUTION:
         with pytest.raises(IntakeError):
-            screen_files(files, catalog=reference_catalog())
+            screen_files(files, served=None)
         return
-    report = screen_files(files, catalog=reference_catalog()).report
+    report = screen_files(files, served=None).report
     assert report.target_id == vector["intake"]["target_id"]
     assert report.target_kind == vector["intake"]["kind"]
     assert list(report.features) == vector["intake"]["features"]
     assert sorted({variant.slot for variant in report.variants}) == sorted(vector["intake"]["members"])
+    unserved = set(report.features) - SERVED_TODAY
+    if unserved:
+        with pytest.raises(BundleRefused) as caught:
+            screen_files(files)
+        assert [item.code for item in caught.value.findings] == ["FEATURE_NOT_SERVED"]
+        assert all(feature in caught.value.message for feature in unserved)
 
 
 def refusal(text: str) -> BundleRefused:
     """Return the refusal of a bundle with this manifest tail."""
-    head = 'bundle_id = "t"\nabi_version = "cacheon-op-abi-v0"\n'
-    files = bundle(**{"manifest.toml": (head + text).encode()})
+    files = bundle(**{"manifest.toml": (HEAD + text).encode()})
     with pytest.raises(BundleRefused) as caught:
         screen_files(files)
     return caught.value
@@ -82,6 +77,42 @@ def test_a_misspelt_target_gets_a_suggestion() -> None:
 
 def test_without_a_competition_table_the_members_decide() -> None:
     """An exact member set infers its target."""
-    head = 'bundle_id = "t"\nabi_version = "cacheon-op-abi-v0"\n'
-    report = screen_files(bundle(**{"manifest.toml": (head + ROW).encode()}), catalog=load_catalog()).report
+    report = screen_files(bundle(**{"manifest.toml": (HEAD + ROW).encode()}), catalog=load_catalog()).report
     assert report.target_id == "activation.silu_and_mul"
+
+
+MOE = '[[ops]]\nslot = "moe.fused_experts"\nsource = "kernels/kernel.py"\nentry = "silu_and_mul"\n'
+GEMM = 'base_kernel = "nvfp4_moe_megakernel"\noverride_point = "gemm1_epilogue"\n'
+
+
+@pytest.mark.parametrize(
+    ("row", "codes"),
+    [
+        (MOE + GEMM, ["FEATURE_NOT_SERVED"]),
+        (MOE + 'base_kernel = "nvfp4_moe_megakernel"\n', ["OVERRIDE_POINT", "FEATURE_NOT_SERVED"]),
+        (MOE + GEMM.replace("nvfp4", "fp8"), ["OVERRIDE_POINT", "FEATURE_NOT_SERVED"]),
+        (MOE + GEMM + 'prepare = "silu_and_mul"\n', ["OVERRIDE_POINT", "FEATURE_NOT_SERVED"]),
+    ],
+)
+def test_override_points_are_those_of_the_catalog(row: str, codes: list[str]) -> None:
+    """Point, base kernel and slot stand together in the catalog, and such a row has no load-time half."""
+    assert [item.code for item in refusal(row).findings] == codes
+
+
+def test_every_feature_that_is_not_allowed_is_named() -> None:
+    """One pass names every feature a target does not allow, at its row or file."""
+    files = bundle(
+        **{
+            "manifest.toml": (HEAD + ROW + 'setup = "silu_and_mul"\nfancy = 1\nbase_kernel = "x"\n').encode(),
+            "rebuild.json": b'{"steps": [{"type": "repo_python", "path": "apply_dep_patch.py"}]}',
+        }
+    )
+    with pytest.raises(BundleRefused) as caught:
+        screen_files(files)
+    places = [f"{item.code} {item.location}" for item in caught.value.findings]
+    assert places == [
+        "REBUILD_DISAGREES rebuild.json",
+        *["TARGET_FEATURE manifest.toml:3"] * 2,
+        "TARGET_FEATURE rebuild.json",
+        "TARGET_FEATURE manifest.toml:3",
+    ]
