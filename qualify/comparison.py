@@ -33,16 +33,20 @@ class Expectation:
 
 @dataclass(frozen=True, slots=True)
 class WorstElement:
-    """Where an output is furthest from its expectation, for people."""
+    """Where an output is furthest from its expectation, for people: an element, or a row as a whole."""
 
     row: int
     column: int
     expected: float
     got: float
     bound: float
+    row_error: float = 0.0  # norm of the row's error, when the row is what failed
+    row_bound: float = 0.0
 
     def __str__(self) -> str:
         place = f"row={self.row} column={self.column}"
+        if self.row_error:
+            place = f"row={self.row} row_error={self.row_error:.4g} row_bound={self.row_bound:.4g} column={self.column}"
         return f"{place} expected={self.expected:.7g} got={self.got:.7g} bound={self.bound:.3g}"
 
 
@@ -79,18 +83,30 @@ def passes(worst_ppm: int) -> bool:
 
 
 def locate_worst(got: torch.Tensor, expectation: Expectation) -> WorstElement:
-    """Return the element that is furthest outside its bound (the first non-finite one if there is any)."""
+    """Return the element that is furthest outside its bound (the first non-finite one if there is any).
+
+    When every element is within its bound, the row that fails as a whole is named with its worst element.
+    """
     rows = got.reshape(expectation.expected.shape).to(torch.float32)
     bound = _bound(expectation.expected, expectation.tolerance)
-    ratio = (rows - expectation.expected).abs_().div_(bound)
+    error = rows - expectation.expected
+    ratio = error.abs().div_(bound)
     ratio = torch.where(torch.isfinite(ratio), ratio, torch.inf)
     row, column = divmod(int(ratio.argmax()), rows.shape[-1])
+    row_error = row_bound = 0.0
+    if float(ratio[row, column]) <= 1.0:
+        norms = torch.linalg.vector_norm(error, dim=-1)
+        row = int((norms / expectation.row_bound).argmax())
+        column = int(ratio[row].argmax())
+        row_error, row_bound = float(norms[row]), float(expectation.row_bound[row])
     return WorstElement(
         row,
         column,
         float(expectation.expected[row, column]),
         float(rows[row, column]),
         float(bound[row, column]),
+        row_error,
+        row_bound,
     )
 
 

@@ -58,6 +58,7 @@ def test_the_tolerance_cannot_be_spent_on_every_element() -> None:
     element = ((got - expected).abs() / (0.02 + 0.02 * expected)).max()
     assert element < 1
     assert not passes(judge(got, expect(expected, BF16)))
+    assert "row_error=" in str(locate_worst(got, expect(expected, BF16)))
 
 
 def test_rows_of_small_values_are_not_swallowed_by_the_absolute_bound() -> None:
