@@ -120,7 +120,7 @@ def test_receipt_verify(cli: RunCli, tmp_path: Path) -> None:
 
 
 def test_regrade_uses_the_arena_that_the_node_kept(cli: RunCli, tmp_path: Path) -> None:
-    """An attempt in a node's folder is graded by the arena document kept there, whatever the built-in one says today."""
+    """An attempt in a node's folder is graded by the arena document kept there, not by a built-in one."""
     data = encode_attempt(FAST)
     folder = tmp_path / "state" / "attempts" / "some-attempt"
     folder.mkdir(parents=True)
