@@ -7,6 +7,7 @@ Invariants
    and only if folding both into one table leaves some field without a value.
 3. A live call that lacks a constrained field does not match: missing is a mismatch, never a wildcard.
 4. Metadata is strict JSON with known keys only, so that a misspelt key cannot drop a constraint.
+5. The exact scalars of a direct row (`intake.exact_scalars`) are constraints like any other.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ import msgspec
 from config.canonical import CanonicalJsonError, read_json
 from config.errors import IntakeError
 from config.limits import INTAKE
+from config.slot_resources import load_slot_resources
 from intake.capabilities import (
+    FIELDS,
     NUMERIC_FIELDS,
     Predicate,
     Value,
@@ -27,6 +30,17 @@ from intake.capabilities import (
     canonical_texts,
     canonical_value,
     parse_predicates,
+)
+from intake.direct.metadata import capabilities_of, read_direct_metadata
+from intake.direct.specialization import split_capabilities
+from intake.exact_scalars import (
+    RENDERED,
+    ExactScalar,
+    offered_scalars,
+    parse_scalars,
+    read_scalars,
+    render_scalars,
+    token,
 )
 from intake.refusal import clip
 from intake.suggest import nearest
@@ -49,6 +63,7 @@ class Domain(msgspec.Struct, frozen=True):
     min_num_tokens: int | None = None
     max_num_tokens: int | None = None
     capabilities: tuple[Predicate, ...] = ()
+    scalars: tuple[ExactScalar, ...] = ()
 
     def render(self) -> dict[str, Any]:
         """Return the canonical metadata object of this domain; absent constraints are absent keys."""
@@ -61,6 +76,8 @@ class Domain(msgspec.Struct, frozen=True):
             rendered["graph_safe"] = True
         if self.capabilities:
             rendered["capabilities"] = {item.field: _render(item) for item in self.capabilities}
+        if self.scalars:
+            rendered[RENDERED] = render_scalars(self.scalars)
         return rendered
 
 
@@ -115,6 +132,19 @@ def read_metadata(data: bytes) -> dict[str, Any]:
     return check_metadata(value)
 
 
+def read_row_metadata(data: bytes, slot: str) -> dict[str, Any]:
+    """Read the metadata file of a direct row of `slot`, whose exact scalars come out under a key of their own.
+
+    Raises as `read_metadata`, and DIRECT_METADATA, CAPABILITY_PREDICATE, CAPABILITY_VALUE.
+    """
+    raw = read_direct_metadata(data)
+    types = offered_scalars(slot)
+    routing, own = split_capabilities(capabilities_of(raw), FIELDS, types)
+    scalars = parse_scalars(own, types)
+    metadata = check_metadata({**raw, "capabilities": routing})
+    return {**metadata, RENDERED: render_scalars(scalars)}
+
+
 def check_metadata(value: object) -> dict[str, Any]:
     """Check the shape of parsed metadata and return it. Raises as `read_metadata`."""
     if not isinstance(value, dict):
@@ -154,6 +184,7 @@ def effective_domain(
         min_num_tokens=low,
         max_num_tokens=high,
         capabilities=parse_predicates(metadata.get("capabilities")),
+        scalars=read_scalars(metadata.get(RENDERED, {})),
     )
 
 
@@ -187,11 +218,15 @@ def canonical_descriptor(raw: Mapping[str, object]) -> dict[str, Value]:
     Raises `IntakeError` (CAPABILITY_UNKNOWN, CAPABILITY_VALUE, CAPABILITY_PREDICATE for two conflicting spellings).
     """
     descriptor: dict[str, Value] = {}
+    canonical: Value
     for name, value in raw.items():
         if value is None:
             continue
-        field = canonical_field(name)
-        canonical = canonical_value(field, value)
+        if name in load_slot_resources().capability_scalars and name not in FIELDS:
+            field, canonical = name, token(value)
+        else:
+            field = canonical_field(name)
+            canonical = canonical_value(field, value)
         if descriptor.setdefault(field, canonical) != canonical:
             raise IntakeError("CAPABILITY_PREDICATE", f"a live call gives {field} under two spellings.")
     return descriptor
@@ -226,6 +261,8 @@ def _fold(domain: Domain, table: dict[str, _Constraint]) -> None:
         field("num_tokens").bound(domain.min_num_tokens, domain.max_num_tokens)
     if not domain.graph_safe:
         field("graph_mode").excluded.add(GRAPH)
+    for scalar in domain.scalars:
+        field(scalar.field).restrict(map(token, scalar.allowed))
     for predicate in domain.capabilities:
         constraint = field(predicate.field)
         if predicate.allowed:

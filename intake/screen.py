@@ -22,11 +22,12 @@ from typing import Any, NamedTuple
 from config.canonical import is_digest, sha256_hex, sorted_paths
 from config.errors import IntakeError, SourceLocation
 from config.limits import INTAKE, IntakeLimits
+from config.slot_resources import load_slot_resources
 from config.target_catalog import TargetCatalog, load_catalog
 from intake.archive import unpack
 from intake.closure import Import, LocalModules, check_source, imports_of, python_closure
 from intake.content_hash import hash_files
-from intake.domain import Domain, effective_domain, read_metadata
+from intake.domain import Domain, effective_domain, read_metadata, read_row_metadata
 from intake.fingerprint import fingerprint
 from intake.manifest import Manifest, Op, called_names, load_manifest
 from intake.manifest_fields import MANIFEST
@@ -83,7 +84,9 @@ def screen_files(
 
     `served` are the features that can be executed; None says all.
     """
-    known = load_catalog() if catalog is None else catalog  # a broken catalog is no miner's fault: before any bundle
+    # A broken table of ours is no miner's fault, so the tables are read before any bundle.
+    known = load_catalog() if catalog is None else catalog
+    load_slot_resources()
     with _collector_paused():
         return _screen(files, content_hash, limits, known, served, allow_legacy_abi=allow_legacy_abi)
 
@@ -213,7 +216,10 @@ def _domains(manifest: Manifest, files: Mapping[str, bytes], findings: Findings)
 
 
 def _metadata(op: Op, files: Mapping[str, bytes]) -> dict[str, Any]:
-    return {} if op.metadata is None else read_metadata(files[op.metadata])
+    if op.metadata is None:
+        return {}
+    data = files[op.metadata]
+    return read_metadata(data) if op.direct is None else read_row_metadata(data, op.slot)
 
 
 def _variant(op: Op, domain: Domain) -> ResolvedVariant:
