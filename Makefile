@@ -32,7 +32,7 @@ bench: $(STAMP) ## the numbers of benchmarks/, written to benchmarks/results/ (a
 	@for file in benchmarks/*.py; do echo "== $$file"; PYTHONPATH=. $(BIN)/python $$file || exit 1; done
 
 docs: $(STAMP) ## regenerate the generated pages of docs/
-	$(BIN)/python -m node.cli.reference > docs/cli.md
+	$(BIN)/python -m node.cli.reference docs/cli.md
 	$(BIN)/python -m config.target_reference > docs/targets.md
 
 clean: ## remove the environment and caches

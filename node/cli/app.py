@@ -133,7 +133,7 @@ def chain_status(  # noqa: PLR0913 - one parameter per option
     identifier: Annotated[
         str | None,
         typer.Argument(
-            metavar="[ID]",
+            metavar="ID",
             help="Id printed by chain-submit, or a content hash. Default: everything of the hotkey.",
             show_default=False,
         ),
@@ -256,7 +256,7 @@ def regrade(
 @app.command(rich_help_panel=LOOKUP)
 def explain(
     code: Annotated[
-        str | None, typer.Argument(metavar="[CODE]", help="An error code. Default: list all.", show_default=False)
+        str | None, typer.Argument(metavar="CODE", help="An error code. Default: list all.", show_default=False)
     ] = None,
     json: options.Json = False,
 ) -> None:

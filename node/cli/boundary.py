@@ -28,22 +28,32 @@ if TYPE_CHECKING:
 
 BLAME_TEXT = {
     "miner": "the bundle; its author can fix it",
-    "operator": "this machine or its settings; you can fix it",
+    "operator": "the command, this machine or its settings; you can fix it",
     "chain": "the chain or the network; try again later",
     "internal": "cacheon itself; please report it",
 }
 
 
 def report(error: CacheonError, command: str, *, as_json: bool) -> int:
-    """Show `error` and return the exit code of its family."""
-    if as_json:
-        write_raw(failure_line(command, error.to_document()))
-    else:
-        console = talk_console()
-        console.print(render(error.to_document()), soft_wrap=True)
-        for finding in tuple(getattr(error, "findings", ()))[1:]:
-            console.print(render(finding), soft_wrap=True)
+    """Show `error`, where it can be shown, and return the exit code of its family."""
+    try:
+        if as_json:
+            write_raw(failure_line(command, error.to_document()))
+        else:
+            _show(error)
+    except BrokenPipeError:
+        raise
+    except OSError:
+        if as_json:  # standard output takes no more; standard error may
+            report(error, command, as_json=False)
     return int(error.exit_code)
+
+
+def _show(error: CacheonError) -> None:
+    console = talk_console()
+    console.print(render(error.to_document()), soft_wrap=True)
+    for finding in tuple(getattr(error, "findings", ()))[1:]:
+        console.print(render(finding), soft_wrap=True)
 
 
 def render(error: ErrorDocument) -> Text:
@@ -79,10 +89,13 @@ def usage_error(error: typer.TyperException) -> ConfigurationError:
 
 
 def host_refusal(error: OSError) -> HostError | None:
-    """Return our error for a full or failing disk, which is nobody's defect; None for any other `OSError`."""
+    """Return our error for a full, failing or forbidden file, which is no defect; None for any other `OSError`."""
+    where = f" ({error.filename})" if error.filename else ""
+    if error.errno in (errno.EACCES, errno.EPERM):
+        message = f"the operating system refused access{where}: {error.strerror}"
+        return HostError("HOST_IO_FAILED", message, hint="use files and folders of your own")
     if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO):
         return None
-    where = f" ({error.filename})" if error.filename else ""
     return HostError(
         "HOST_IO_FAILED",
         f"the operating system refused to write{where}: {error.strerror}",

@@ -4,6 +4,7 @@ Rules
 1. `run` is the only process boundary of the command: whatever happens below, a person gets one rendered error and one
    documented exit code.
 2. Importing this module and printing help imports neither torch nor the chain SDK nor the store.
+3. The standard streams are put in order before the command and settled after it (`node.cli.streams`).
 """
 
 from __future__ import annotations
@@ -14,13 +15,26 @@ from collections.abc import Sequence
 import typer
 
 from config.errors import CacheonError, ExitCode
-from node.cli import boundary
+from node.cli import boundary, streams
 from node.cli.app import command_name, command_tree
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """Run one command line and return the process exit code."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
+    """Run one command line and return the exit code; without `arguments`, as the whole process."""
+    if arguments is not None:
+        return _invoke(list(arguments))
+    streams.open_missing()
+    given, before = sys.argv[1:], streams.output_identity()
+    try:
+        code = _invoke(given)
+    except SystemExit as ending:  # how the parser and the printing library end when a write meets a closed pipe
+        if streams.reader_is_gone(before):
+            streams.end_by_broken_pipe()
+        code = boundary.report(boundary.unexpected(ending, given, debug=False), "", as_json="--json" in given)
+    return streams.finish(code, lambda error: boundary.report(error, "", as_json=False))
+
+
+def _invoke(given: list[str]) -> int:
     tree = command_tree()
     own = given[: given.index("--")] if "--" in given else given
     as_json, debug = "--json" in own, "--debug" in own

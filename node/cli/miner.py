@@ -53,11 +53,9 @@ def prepare(folder: Path, url: str, *, allow_loopback_http: bool) -> Prepared:
     Raises `BundleRefused` (with all findings), `IntakeError` (a tree without a hash), `ConfigurationError`
     (PAYLOAD_INVALID).
     """
-
-    from intake.scan import scan_directory
-
     from intake.content_hash import hash_tree
     from intake.refusal import BundleRefused
+    from intake.scan import scan_directory
 
     findings = scan_directory(folder)
     if findings:

@@ -18,7 +18,7 @@ import msgspec
 from config.errors import ErrorDocument
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from rich.console import Console
     from rich.table import Table
@@ -109,15 +109,24 @@ def _console(stream: TextIO) -> Console:
     return Console(file=stream, width=width, highlight=False, emoji=False)
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: str | None = None) -> Table:
-    """Return a plain table whose cells fold instead of losing characters; cell text is never read as markup."""
+def table(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    title: str | None = None,
+    whole: Collection[str] = (),
+) -> Table:
+    """Return a plain table whose cells fold instead of losing characters; cell text is never read as markup.
+
+    Columns named in `whole` are never folded: their cells can be searched for and copied.
+    """
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
     result = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
     for column in columns:
-        result.add_column(column, overflow="fold")
+        result.add_column(column, overflow="fold", no_wrap=column in whole)
     for row in rows:
         result.add_row(*(Text(cell) for cell in row))
     return result

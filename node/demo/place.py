@@ -9,9 +9,11 @@ Invariants
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import secrets
+import shutil
 import socket
 import time
 from dataclasses import dataclass
@@ -93,19 +95,18 @@ class Place:
             for folder in (self.archives, self.logs):
                 folder.mkdir(mode=0o700, exist_ok=True)
         except OSError as error:
-            raise HostError(
-                "STATE_UNWRITABLE",
-                f"the state folder {self.root} cannot be written: {error.strerror or error}",
-                hint="name a folder of your own with --state",
-            ) from error
+            raise self._unwritable(error) from error
 
     def lock(self) -> BinaryIO:
         """Take the folder for this process and return the open lock.
 
         Children inherit the lock, so it is free only once every process of an earlier run is gone; for that it waits a
-        moment. Raises `HostError` (DEMO_RUNNING).
+        moment. Raises `HostError` (DEMO_RUNNING, STATE_UNWRITABLE).
         """
-        handle = (self.root / "demo.lock").open("ab")
+        try:
+            handle = (self.root / "demo.lock").open("ab")
+        except OSError as error:
+            raise self._unwritable(error) from error
         deadline = time.monotonic() + LOCK_SECONDS
         while True:
             try:
@@ -120,6 +121,22 @@ class Place:
                         hint="wait for it, or give another --state",
                     ) from error
                 time.sleep(0.05)
+
+    def _unwritable(self, error: OSError) -> HostError:
+        return HostError(
+            "STATE_UNWRITABLE",
+            f"the state folder {self.root} cannot be written: {error.strerror or error}",
+            hint="name a folder of your own with --state",
+        )
+
+
+def remove(root: Path) -> bool:
+    """Remove a state folder with the read-only bundles inside it; say whether it is gone."""
+    for folder, _, _ in os.walk(root):  # top down, and links are not followed
+        with contextlib.suppress(OSError):
+            os.chmod(folder, 0o700)
+    shutil.rmtree(root, ignore_errors=True)
+    return not root.exists()
 
 
 def make_plan(place: Place) -> Plan:

@@ -52,10 +52,16 @@ def example_folder(name: str) -> Path:
     if not (folder / "manifest.toml").is_file():
         raise HostError(
             "EXAMPLES_MISSING",
-            f"there is no example bundle {folder}",
-            hint="run the demo from a checkout of the project",
+            f"the example bundles that the demo submits are not here: there is no {folder}",
+            hint="run it from a checkout of the project: `make demo`",
         )
     return folder
+
+
+def require_examples() -> None:
+    """Look for every example before anything is started. Raises `HostError` (EXAMPLES_MISSING)."""
+    for player in CAST:
+        example_folder(player.example)
 
 
 def gather(place: Place) -> Company:

@@ -44,4 +44,5 @@ def chain_endpoint(plan: Plan) -> str:
 
 
 def _text(value: str) -> str:
-    return json.dumps(value)  # a JSON string is a TOML basic string
+    # a JSON string is a TOML basic string, but for two things: no surrogate pairs, and DEL has to be escaped
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

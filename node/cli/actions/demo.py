@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
+import shlex
 import sys
 import tempfile
 import time
@@ -11,9 +11,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from config.errors import ExitCode, InternalError
+from config.errors import ConfigurationError, ExitCode, HostError, InternalError
 from node.cli.actions.regrade import bound_text
 from node.cli.output import Output, table, talk_console
+from node.demo.place import remove
+from node.demo.prepare import require_examples
 from node.demo.reporter import Progress, Reporter, Silent
 from node.demo.result import DemoResult, PlayerResult
 from node.demo.run import run_demo
@@ -22,34 +24,58 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.live import Live
 
+TABLE_COLUMNS = 72  # on a narrower terminal a table would break the codes
+
 
 def run(state: str | None, *, keep: bool, as_json: bool) -> int:
     """Run the demo. Raises `InternalError` (DEMO_DIFFERS) when it ended otherwise than it must."""
     output = Output("demo", as_json=as_json)
-    root = Path(state) if state else Path(tempfile.mkdtemp(prefix="cacheon-demo-"))
+    require_examples()
+    root = _folder(state)
+    again = f"`cacheon demo --state {shlex.quote(str(root))}`"
     output.note(f"working in {root}" + ("" if state or keep else " (removed when all goes well; --keep keeps it)"))
-    result = _run(root, as_json=as_json)
+    try:
+        result = _run(root, as_json=as_json)
+    except KeyboardInterrupt:
+        output.note(f"stopped; {again} goes on from here")
+        raise
     if result.differences:
         if not as_json:
             output.result(result, lambda console: show(console, result))
         raise InternalError("DEMO_DIFFERS", "; ".join(result.differences), hint=f"everything is in {root}")
     output.result(result, lambda console: show(console, result))
     if state is None and not keep:
-        shutil.rmtree(root, ignore_errors=True)
+        if not remove(root):
+            output.note(f"{root} could not be removed altogether")
     else:
-        node_state = root / "node"
-        output.note(f"look around: `cacheon node status --state {node_state}`; again: `cacheon demo --state {root}`")
+        output.note(f"look around: `cacheon node status --state {shlex.quote(str(root / 'node'))}`; again: {again}")
     return int(ExitCode.OK)
+
+
+def _folder(state: str | None) -> Path:
+    if state == "":
+        raise ConfigurationError("STATE_NOT_GIVEN", "--state names no folder", hint="give --state DIR, or leave it out")
+    if state is not None:
+        return Path(state)
+    try:
+        return Path(tempfile.mkdtemp(prefix="cacheon-demo-"))
+    except OSError as error:
+        raise HostError(
+            "STATE_UNWRITABLE",
+            f"no temporary folder can be made: {error.strerror or error}",
+            hint="name a folder of your own with --state",
+        ) from error
 
 
 def _run(root: Path, *, as_json: bool) -> DemoResult:
     if as_json:
         return asyncio.run(run_demo(root, Silent()))
-    if not sys.stderr.isatty():
+    console = talk_console()
+    if not console.is_terminal or console.is_dumb_terminal or not sys.stderr.isatty():
         return asyncio.run(run_demo(root, PlainReporter()))
     from rich.live import Live
 
-    with Live(console=talk_console(), refresh_per_second=4, transient=True) as live:
+    with Live(console=console, refresh_per_second=4, transient=True) as live:
         return asyncio.run(run_demo(root, LiveReporter(live)))
 
 
@@ -98,20 +124,37 @@ class LiveReporter(Reporter):
 
 def show(console: Console, result: DemoResult) -> None:
     """Print the outcome for a newcomer."""
-    columns = ("who", "what it is", "verdict", "blame", "speed bound", "weight")
-    console.print(table(columns, [_row(player) for player in result.players], title="What happened"))
-    rows = [
-        (str(entry.uid), _name(entry.hotkey, result), f"{entry.share_ppm / 10_000:g} %") for entry in result.weights
-    ]
-    title = f"Weights of the validator, read back from the chain at block {result.weights_block}"
-    console.print(table(("uid", "hotkey", "share"), rows, title=title))
+    weights = f"Weights of the validator, read back from the chain at block {result.weights_block}"
+    if console.width < TABLE_COLUMNS:
+        _show_narrow(console, result, weights)
+    else:
+        columns = ("who", "what it is", "verdict", "blame", "speed bound", "weight")
+        rows = [_row(player) for player in result.players]
+        console.print(table(columns, rows, title="What happened", whole=("who", "verdict", "weight")))
+        shares = [(str(entry.uid), _name(entry.hotkey, result), _percent(entry.share_ppm)) for entry in result.weights]
+        console.print(table(("uid", "hotkey", "share"), shares, title=weights))
     console.print(f"done in {result.seconds} s", markup=False)
 
 
-def _row(player: PlayerResult) -> tuple[str, ...]:
+def _show_narrow(console: Console, result: DemoResult, weights: str) -> None:
+    for player in result.players:
+        who, what, verdict, blame, speed, weight = _row(player)
+        console.print(f"{who}  {verdict}", markup=False)
+        console.print(f"  {what}", markup=False)
+        console.print(f"  blame {blame}; speed {speed}; weight {weight}", markup=False)
+    console.print(weights, markup=False)
+    for entry in result.weights:
+        console.print(f"  {_percent(entry.share_ppm)}  {_name(entry.hotkey, result)}", markup=False)
+
+
+def _row(player: PlayerResult) -> tuple[str, str, str, str, str, str]:
     speed = "-" if player.code not in ("PASS", "NOT_FASTER") else bound_text(player.lower_ppm, player.upper_ppm)
-    weight = f"{player.weight_ppm / 10_000:g} %"
+    weight = _percent(player.weight_ppm)
     return player.miner, player.what, player.code or "(none)", player.blame or "-", speed, weight
+
+
+def _percent(ppm: int) -> str:
+    return f"{ppm / 10_000:g} %"
 
 
 def _name(hotkey: str, result: DemoResult) -> str:

@@ -59,9 +59,10 @@ def _show(console: Console, listing: Listing) -> None:
     rows = [(row.id, row.kind, _arena_text(view)) for row in listing.targets for view in row.arenas] + [
         (row.id, row.kind, "no arena yet") for row in listing.targets if not row.arenas
     ]
-    console.print(table(("target", "kind", "judged by"), rows))
+    console.print(table(("target", "kind", "judged by"), rows, whole=("target",)))
 
 
 def _arena_text(view: ArenaRow) -> str:
     shapes = "; ".join(" ".join(f"{name}={size}" for name, size in shape.items()) for shape in view.shapes)
-    return f"{view.arena}: {view.dtype} {shapes}, must gain more than {view.margin_ppm / 10_000:g} %"
+    margin = f"{view.margin_ppm / 10_000:g}\N{NO-BREAK SPACE}%"
+    return f"{view.arena}: {view.dtype} {shapes}, must gain more than {margin}"

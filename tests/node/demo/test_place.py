@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from config.errors import HostError
-from node.demo.place import Place, make_plan
+from node.demo.place import Place, make_plan, remove
 
 
 @pytest.fixture
@@ -84,4 +84,23 @@ def test_an_unwritable_folder_is_one_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(HostError) as caught:
         Place(tmp_path / "file" / "state").create()
+    assert caught.value.code == "STATE_UNWRITABLE"
+
+
+def test_read_only_bundles_are_removed(place: Place) -> None:
+    """A finished demo leaves nothing behind, although the node keeps its bundles read-only."""
+    tree = place.node_state / "bundles" / "tree"
+    tree.mkdir(parents=True)
+    (tree / "a.py").write_bytes(b"")
+    tree.chmod(0o500)
+    tree.parent.chmod(0o500)
+    assert remove(place.root)
+    assert not place.root.exists()
+
+
+def test_a_lock_that_cannot_be_made_is_no_defect(place: Place) -> None:
+    """A folder that this user cannot write, or where the lock is something else, is refused as such."""
+    (place.root / "demo.lock").mkdir()
+    with pytest.raises(HostError) as caught:
+        place.lock()
     assert caught.value.code == "STATE_UNWRITABLE"
