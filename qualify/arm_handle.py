@@ -36,6 +36,7 @@ from qualify.protocol import (
 from qualify.sandbox.client import SandboxedProcess, Zygote
 from qualify.sandbox.outcome import Outcome, OutcomeKind
 from qualify.sandbox.policy import SandboxPolicy
+from qualify.starvation import FOREIGN_SHARE, CoreUse, foreign_share, read_use
 from scoring.attempt import ChildOutcome
 
 _STOP_PATIENCE_NS = 2_000_000_000  # how long a stopped arm may take to come to rest
@@ -71,9 +72,10 @@ class ArmError(Exception):
 class Arm:
     """A sandboxed process that runs implementations of one role. Use as a context manager."""
 
-    def __init__(self, process: SandboxedProcess, control: socket.socket, memory: CallMemory) -> None:
+    def __init__(self, process: SandboxedProcess, control: socket.socket, memory: CallMemory, core: int) -> None:
         self.process = process
         self.memory = memory
+        self.core = core
         self.identity = _process_identity(process.host_pid)
         self.calls = 0
         self.last_output: tuple[Places, str] | None = None  # of the latest call, to be looked at again
@@ -98,9 +100,9 @@ class Arm:
             except BaseException:
                 ours.close()
                 raise
-        arm = cls(process, ours, memory)
+        arm = cls(process, ours, memory, policy.cores[0] if policy.cores else 0)
         try:
-            reply = arm._answer(bytes.fromhex(plan.hello), deadline_ms)
+            reply = arm._answer(bytes.fromhex(plan.hello), deadline_ms, read_use(process.host_pid, arm.core))
             if reply.kind is not FrameKind.READY:
                 raise ArmError("protocol", "the arm answered its start with something else than READY")
             arm._stop()
@@ -123,9 +125,10 @@ class Arm:
             self._control.send(frame)
         except OSError:
             self._raise_end("the arm was gone before the call")
+        use = read_use(self.process.host_pid, self.core)
         started = time.monotonic_ns()
         self.process.resume()
-        reply = self._answer(nonce, deadline_ms)
+        reply = self._answer(nonce, deadline_ms, use)
         self._stop()
         elapsed = time.monotonic_ns() - started
         self._require_silence()
@@ -160,9 +163,12 @@ class Arm:
     ) -> None:
         self.close()
 
-    def _answer(self, nonce: bytes, deadline_ms: int) -> Reply:
+    def _answer(self, nonce: bytes, deadline_ms: int, use: CoreUse) -> Reply:
         if not self._poll.poll(deadline_ms):
+            starved = foreign_share(use, read_use(self.process.host_pid, self.core))
             self.process.kill()
+            if starved > FOREIGN_SHARE:
+                raise ArmError("machine", f"the core served others for {starved:.0%} of a call's {deadline_ms} ms")
             raise ArmError("call_deadline", f"no answer within {deadline_ms} ms")
         try:
             message = self._control.recv(FRAME_BYTES + 1)

@@ -1,0 +1,62 @@
+"""Whether an arm that missed its deadline had the core at all.
+
+A call that is late because the machine gave its core to somebody else is no fault of the candidate. Two readings have
+to agree: the arm's threads were ready and waited for the core, and the core was neither idle nor running the arm (other
+processes, interrupts, time stolen by the hypervisor). An arm that sleeps does not wait; threads of its own that crowd
+each other are its own time.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+FOREIGN_SHARE = 0.25  # of the deadline; an honest call is far shorter than its deadline
+_TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+_IDLE_FIELDS = (4, 5)  # idle and iowait of a `cpuN` line
+
+
+class CoreUse(NamedTuple):
+    """A reading, in ns: the monotonic clock, time an arm's threads ran and waited to run, time its core stood idle."""
+
+    now: int
+    ran: int
+    waited: int
+    idle: int
+
+
+def read_use(pid: int, core: int) -> CoreUse:
+    """Return the current reading; what cannot be read counts as zero."""
+    ran, waited = _schedule_ns(pid)
+    return CoreUse(time.monotonic_ns(), ran, waited, _idle_ns(core))
+
+
+def foreign_share(before: CoreUse, after: CoreUse) -> float:
+    """Return the share of the time between two readings that the arm waited for while the core served others."""
+    wall = after.now - before.now
+    if wall <= 0:
+        return 0.0
+    foreign = wall - max(0, after.ran - before.ran) - max(0, after.idle - before.idle)
+    return max(0, min(foreign, after.waited - before.waited)) / wall
+
+
+def _schedule_ns(pid: int) -> tuple[int, int]:
+    ran = waited = 0
+    for file in Path(f"/proc/{pid}/task").glob("*/schedstat"):
+        try:
+            first, second, _ = file.read_text(encoding="ascii").split()
+            ran, waited = ran + int(first), waited + int(second)
+        except (OSError, ValueError):
+            continue
+    return ran, waited
+
+
+def _idle_ns(core: int) -> int:
+    try:
+        lines = Path("/proc/stat").read_text(encoding="ascii").splitlines()
+        fields = next(line.split() for line in lines if line.startswith(f"cpu{core} "))
+        return sum(int(fields[index]) for index in _IDLE_FIELDS) * _TICK_NS
+    except (OSError, ValueError, IndexError, StopIteration):
+        return 0
