@@ -7,7 +7,10 @@ Invariants
 2. Names of parameters, locals and bundle-level definitions are replaced by the order of their first use, so renaming
    them (the entry included) changes nothing. Imported names are replaced by their full paths, so aliases do not count.
 3. Constants, operators, attributes, control flow and calls do count: different work gives a different digest.
-4. Routing metadata, variants, dtypes and architectures are not part of it: the same kernel under another domain is
+4. CUDA sources and dependency patches count as `intake.payload` says. Where they do the work, that is where no kernel
+   is written in Python, the Python around them is a shim and does not count: another shim makes no other
+   implementation, and the same shim around other work makes no copy.
+5. Routing metadata, variants, dtypes and architectures are not part of it: the same kernel under another domain is
    still the same kernel.
 """
 
@@ -21,10 +24,12 @@ from typing import NamedTuple
 from config.canonical import domain_digest
 from intake.closure import LocalModules
 from intake.manifest import Op
+from intake.payload import Payload, direct_parts
 from intake.scopes import Scopes
 from intake.syntax import children, dotted_name, walk
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_KERNEL_LANGUAGES = ("x:triton", "x:cutlass")
 _IMPORTS = (ast.Import, ast.ImportFrom)
 _DROPPED_FIELDS = frozenset(
     {"annotation", "returns", "type_comment", "ctx", "kind", "type_params", "type_ignores", "simple"}
@@ -51,20 +56,31 @@ class Fingerprint(NamedTuple):
     pieces: tuple[str, ...]
 
 
-def fingerprint(ops: Iterable[Op], trees: Mapping[str, ast.Module], modules: LocalModules) -> Fingerprint:
-    """Fingerprint a bundle from its rows and the syntax trees of its reachable files."""
+def fingerprint(
+    ops: Iterable[Op], trees: Mapping[str, ast.Module], modules: LocalModules, payload: Payload
+) -> Fingerprint:
+    """Fingerprint a bundle from its rows, the syntax trees of its reachable files and its native sources."""
     files = {path: _File(path, tree) for path, tree in trees.items()}
-    rows = sorted({(op.slot, _piece(op, files, modules)) for op in ops})
+    rows = sorted({(op.slot, _piece(op, files, modules, payload)) for op in ops})
     digest = domain_digest("cacheon.fingerprint", [list(row) for row in rows])
     return Fingerprint(digest, tuple(sorted(piece for _, piece in rows)))
 
 
-def _piece(op: Op, files: Mapping[str, _File], modules: LocalModules) -> str:
+def _piece(op: Op, files: Mapping[str, _File], modules: LocalModules, payload: Payload) -> str:
     writer = _Writer(files, modules)
-    for name in (op.entry, op.prepare):
-        if name is not None:
-            writer.add_root(op.source, name)
-    text = "\x1f".join(["cacheon.implementation.v1", op.slot, *writer.finish()])
+    declaration = [f"{op.base_kernel}/{op.override_point}"] if op.base_kernel is not None else []
+    if op.direct is None:
+        names = [op.entry] + ([] if op.prepare is None else [op.prepare])
+    else:
+        direct, exports = direct_parts(op.direct)
+        declaration.append(direct)
+        names = [export.factory for export in exports]
+    for name in names:
+        writer.add_root(op.source, name)
+    tokens, native = writer.finish(), payload.of(op)
+    if native and not any(token.startswith(_KERNEL_LANGUAGES) for token in tokens):
+        tokens = []
+    text = "\x1f".join(["cacheon.implementation.v1", op.slot, *declaration, *native, *tokens])
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 

@@ -32,6 +32,7 @@ from intake.fingerprint import fingerprint
 from intake.manifest import Manifest, Op, called_names, load_manifest
 from intake.manifest_fields import MANIFEST
 from intake.native import load_native, units_of
+from intake.payload import native_payload
 from intake.refusal import Findings, HashMismatch, clip
 from intake.registry import VariantRegistry
 from intake.report import FileEntry, IntakeReport, ResolvedVariant
@@ -131,7 +132,8 @@ def _screen(
     findings.raise_if_any()
     if resolution is None or len(domains) != len(manifest.ops):
         raise IntakeError("MANIFEST_SYNTAX", "the manifest cannot be resolved.")
-    print_of = fingerprint(manifest.ops, python.trees(closure), python.modules)
+    payload = native_payload(native.cuda, native.patches, ordered)
+    print_of = fingerprint(manifest.ops, python.trees(closure), python.modules, payload)
     report = IntakeReport(
         content_hash=content_hash or hash_files(ordered),
         bundle_id=manifest.bundle_id,
