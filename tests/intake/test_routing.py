@@ -20,9 +20,11 @@ from intake.domain import (
     mismatches,
     read_metadata,
 )
+from intake.refusal import BundleRefused
 from intake.registry import VariantRegistry
+from intake.screen import screen_files
 from tests.intake.differences import ELIGIBILITY
-from tests.intake.support import golden
+from tests.intake.support import MANIFEST, bundle, golden
 
 VECTORS = golden("capability_vectors")
 
@@ -111,6 +113,20 @@ def test_golden_selections(vector: dict[str, Any]) -> None:
         registry.register("s", name, domain(metadata))
     found = registry.select(vector["slot_queried"], canonical_descriptor(vector["descriptor"]))
     assert (found.outcome, found.variant) == (vector["outcome"], vector["variant"])
+
+
+def test_golden_names_and_unknown_facts() -> None:
+    """A variant name outside the alphabet is refused where it is written; an unknown fact of a call never matches."""
+    by_name = {vector["name"]: vector for vector in VECTORS["selection"] if "variants" not in vector}
+    assert not any(vector["accept"] for vector in by_name.values())
+    row = f'variant = "{by_name["register_variant_name"]["variant_name"]}"\n'.encode()
+    with pytest.raises(BundleRefused) as caught:
+        screen_files(bundle(**{"manifest.toml": MANIFEST + row}))
+    assert caught.value.code == "MANIFEST_VALUE"
+    (legacy,) = VECTORS["legacy_lookup"]
+    call = canonical_descriptor({key: legacy[key] for key in ("architecture", "num_tokens")})
+    found = mismatches(domain({"max_num_tokens": 8, "graph_safe": True}, [], ["sm90"]), call)
+    assert {(item.field, item.reason) for item in found} == {("architecture", "missing"), ("num_tokens", "missing")}
 
 
 def test_a_descriptor_with_two_spellings_is_refused() -> None:
