@@ -16,19 +16,21 @@ class ScaleError(ValueError):
 
 
 class ScaleReader:
-    """Sequential reader over one SCALE value."""
+    """Sequential reader over SCALE bytes; `position` counts bytes from the start of `data`."""
 
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._at = 0
+    __slots__ = ("data", "position")
+
+    def __init__(self, data: bytes, position: int = 0) -> None:
+        self.data = data
+        self.position = position
 
     def take(self, count: int) -> bytes:
         """Return the next `count` bytes."""
-        end = self._at + count
-        if end > len(self._data):
-            raise ScaleError(f"needs {end} bytes, has {len(self._data)}")
-        part = self._data[self._at : end]
-        self._at = end
+        end = self.position + count
+        if end > len(self.data):
+            raise ScaleError(f"{count} bytes wanted at {self.position}, {len(self.data) - self.position} left")
+        part = self.data[self.position : end]
+        self.position = end
         return part
 
     def unsigned(self, width: int) -> int:
@@ -56,8 +58,8 @@ class ScaleReader:
 
     def done(self) -> None:
         """Raise unless every byte was read."""
-        if self._at != len(self._data):
-            raise ScaleError(f"{len(self._data) - self._at} bytes follow the value")
+        if self.position != len(self.data):
+            raise ScaleError(f"{len(self.data) - self.position} bytes follow the value")
 
 
 def compact(value: int) -> bytes:

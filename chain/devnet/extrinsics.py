@@ -58,8 +58,8 @@ class Extrinsic(msgspec.Struct, frozen=True, dict=True):
 def decode_extrinsic(raw: bytes, codec: Codec) -> Extrinsic:
     """Take a signed extrinsic apart; raises `ScaleError` for bytes that are not one of this runtime's."""
     outer = Reader(raw)
-    reader = Reader(outer.byte_vector())
-    outer.finish()
+    reader = Reader(outer.sized_bytes())
+    outer.done()
     if reader.unsigned(1) != _SIGNED_V4:
         raise ScaleError("not a signed version-4 extrinsic")
     if reader.unsigned(1) != _ADDRESS_ID:

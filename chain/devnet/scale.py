@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from hashlib import blake2b
 
+from chain.scale import ScaleError, ScaleReader, compact
 
-class ScaleError(ValueError):
-    """Bytes that end too early or hold a value out of range."""
+__all__ = (
+    "Reader", "ScaleError", "blake2_256", "byte_vector", "compact", "from_hex", "to_hex", "u16", "u32", "u64",
+)
 
 
 def blake2_256(data: bytes) -> bytes:
@@ -35,18 +37,6 @@ def from_hex(text: object) -> bytes:
         raise ScaleError(f"not hexadecimal: {text[:40]!r}") from error
 
 
-def compact(value: int) -> bytes:
-    """Return the compact encoding of a non-negative integer."""
-    if value < 1 << 6:
-        return bytes([value << 2])
-    if value < 1 << 14:
-        return (value << 2 | 1).to_bytes(2, "little")
-    if value < 1 << 30:
-        return (value << 2 | 2).to_bytes(4, "little")
-    raw = value.to_bytes((value.bit_length() + 7) // 8, "little")
-    return bytes([(len(raw) - 4) << 2 | 3]) + raw
-
-
 def byte_vector(data: bytes) -> bytes:
     """Return the encoding of a `Vec<u8>`."""
     return compact(len(data)) + data
@@ -67,40 +57,10 @@ def u64(value: int) -> bytes:
     return value.to_bytes(8, "little")
 
 
-class Reader:
-    """A cursor over SCALE bytes; `position` counts bytes from the start of `data`."""
+class Reader(ScaleReader):
+    """A reader with the forms that only the node needs."""
 
-    __slots__ = ("data", "position")
-
-    def __init__(self, data: bytes, position: int = 0) -> None:
-        self.data = data
-        self.position = position
-
-    def take(self, count: int) -> bytes:
-        """Return the next `count` bytes."""
-        end = self.position + count
-        if end > len(self.data):
-            raise ScaleError(f"{count} bytes wanted at {self.position}, {len(self.data) - self.position} left")
-        piece = self.data[self.position : end]
-        self.position = end
-        return piece
-
-    def unsigned(self, width: int) -> int:
-        """Return a little-endian unsigned integer of `width` bytes."""
-        return int.from_bytes(self.take(width), "little")
-
-    def compact(self) -> int:
-        """Return a compact-encoded integer."""
-        first = self.unsigned(1)
-        mode = first & 3
-        if mode == 3:
-            return self.unsigned((first >> 2) + 4)
-        extra = (0, 1, 3)[mode]
-        return (first | self.unsigned(extra) << 8) >> 2
-
-    def byte_vector(self) -> bytes:
-        """Return a `Vec<u8>`."""
-        return self.take(self.compact())
+    __slots__ = ()
 
     def u16_vector(self) -> list[int]:
         """Return a `Vec<u16>`."""
@@ -111,8 +71,3 @@ class Reader:
     def rest(self) -> bytes:
         """The bytes not read yet; the cursor stays."""
         return self.data[self.position :]
-
-    def finish(self) -> None:
-        """Raise `ScaleError` unless everything was read."""
-        if self.position != len(self.data):
-            raise ScaleError(f"{len(self.data) - self.position} bytes left over")

@@ -57,7 +57,7 @@ def read_commits(raw: bytes | None) -> list[WeightCommit]:
         return []
     reader = Reader(raw)
     return [
-        WeightCommit(reader.take(32), reader.unsigned(8), reader.byte_vector(), reader.unsigned(8))
+        WeightCommit(reader.take(32), reader.unsigned(8), reader.sized_bytes(), reader.unsigned(8))
         for _ in range(reader.compact())
     ]
 
@@ -72,7 +72,7 @@ def encode_commits(commits: list[WeightCommit]) -> bytes:
 def decode_row(plaintext: bytes) -> RevealedRow:
     """Decode an opened commit; raises `ScaleError`."""
     reader = Reader(plaintext)
-    hotkey, uids, values = reader.byte_vector(), reader.u16_vector(), reader.u16_vector()
+    hotkey, uids, values = reader.sized_bytes(), reader.u16_vector(), reader.u16_vector()
     version_key = reader.unsigned(8)
     if len(uids) != len(values):
         raise ScaleError("as many values as uids are needed")
@@ -80,7 +80,7 @@ def decode_row(plaintext: bytes) -> RevealedRow:
 
 
 def _commit(context: Context, signer: bytes, netuid: int, mechanism: int, arguments: Reader) -> None:
-    ciphertext, reveal_round = arguments.byte_vector(), arguments.unsigned(8)
+    ciphertext, reveal_round = arguments.sized_bytes(), arguments.unsigned(8)
     version = arguments.unsigned(2)
     state = context.state
     require_mechanism(state, netuid, mechanism)

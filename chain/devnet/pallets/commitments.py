@@ -55,9 +55,9 @@ def read_field(reader: Reader) -> Field:
     elif variant in _HASHES:
         reader.take(32)
     elif variant in (_TIMELOCKED, _FAILED):
-        ciphertext, reveal_round = reader.byte_vector(), reader.unsigned(8)
+        ciphertext, reveal_round = reader.sized_bytes(), reader.unsigned(8)
     elif variant == _BIG_RAW:
-        reader.byte_vector()
+        reader.sized_bytes()
     elif variant > _FAILED:
         raise ScaleError(f"no commitment field has variant {variant}")
     return Field(variant, reader.data[start : reader.position], ciphertext, reveal_round)
@@ -188,7 +188,7 @@ def read_reveals(state: StorageView, netuid: int, who: bytes) -> list[tuple[byte
     if raw is None:
         return []
     reader = Reader(raw)
-    return [(reader.byte_vector(), reader.unsigned(8)) for _ in range(reader.compact())]
+    return [(reader.sized_bytes(), reader.unsigned(8)) for _ in range(reader.compact())]
 
 
 def _append_reveals(state: Session, netuid: int, who: bytes, opened: list[bytes]) -> None:

@@ -45,8 +45,8 @@ def pulse_signature(state: StorageView, number: int) -> bytes | None:
     if raw is None:
         return None
     reader = Reader(raw, 8)
-    reader.byte_vector()
-    return reader.byte_vector()
+    reader.sized_bytes()
+    return reader.sized_bytes()
 
 
 def oldest_round(state: StorageView) -> int:

@@ -46,11 +46,11 @@ def start_block(context: Context, parent_hash: bytes) -> None:
 @call("System", "remark")
 def remark(_context: Context, _signer: bytes, arguments: Reader) -> None:
     """Carry bytes in the block and do nothing."""
-    arguments.byte_vector()
+    arguments.sized_bytes()
 
 
 @call("System", "remark_with_event")
 def remark_with_event(context: Context, signer: bytes, arguments: Reader) -> None:
     """Carry bytes in the block and announce their hash."""
-    data = arguments.byte_vector()
+    data = arguments.sized_bytes()
     context.emit("System", "Remarked", {"sender": signer, "hash": to_hex(blake2_256(data))})
