@@ -141,7 +141,7 @@ def seeds() -> list[str]:
         "gate = x[..., :d].float()\n    part = _half(gate, 1.0)\n    out.copy_(part * x[..., d:])",
         "gate, up = x.split(d, dim=-1)\n    torch.mul(_half(gate, 2.0), up, out=out)",
         "for row in range(x.shape[0]):\n        out[row].copy_(_half(x[row, :d], 1.5) * x[row, d:])",
-        "gate = x[..., :d]\n    part = gate / (torch.exp(-gate) + 1)\n    out.copy_(part * x[..., d:] + _half(gate, 0.0))",
+        "gate = x[..., :d]\n    gate = gate / (torch.exp(-gate) + 1)\n    out.copy_(gate + _half(x[..., d:], 0.5))",
     ]
     helper = "import torch\n\n\ndef _half(a, b):\n    total = a * torch.sigmoid(a)\n    return total * b + a * 0\n\n\n"
     return [f"{helper}def silu_and_mul(x, out):\n    d = x.shape[-1] // 2\n    {body}\n" for body in bodies]

@@ -10,12 +10,12 @@ from config.errors import IntakeError
 from config.target_catalog import load_catalog
 from intake.refusal import BundleRefused
 from intake.screen import screen_files
+from intake.served import SERVED
 from tests.intake.differences import RESOLUTION
 from tests.intake.support import bundle, entry_files, golden
 
 VECTORS = golden("target_resolution_vectors")
 HEAD = 'bundle_id = "t"\nabi_version = "cacheon-op-abi-v0"\n'
-SERVED_TODAY = frozenset({"entry", "prepare", "variants"})
 
 
 @pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: vector["name"])
@@ -31,7 +31,7 @@ def test_golden_resolutions(vector: dict[str, Any]) -> None:
     assert report.target_kind == vector["intake"]["kind"]
     assert list(report.features) == vector["intake"]["features"]
     assert sorted({variant.slot for variant in report.variants}) == sorted(vector["intake"]["members"])
-    unserved = set(report.features) - SERVED_TODAY
+    unserved = set(report.features) - SERVED
     if unserved:
         with pytest.raises(BundleRefused) as caught:
             screen_files(files)
