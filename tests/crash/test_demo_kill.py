@@ -75,11 +75,11 @@ PHASES = (
         3.0,
         2,
     ),
-    Phase("a crown is given", lambda place, status: _has(status, lambda s: len(s.crowns) > 0), 2.0, 2),
+    Phase("a crown is given", lambda place, status: _has(status, lambda s: len(s.crowns) > 0), 1.0, 2),
     Phase(
         "weights are on their way",
         lambda place, status: _has(status, lambda s: s.publication is not None and len(s.crowns) > 0),
-        3.0,
+        1.5,
         2,
     ),
 )
