@@ -5,8 +5,8 @@ Invariants
 2. A file that is not valid evidence gets a `GradeError`, never a verdict.
 3. Order of judgement: our own failures, then recorded checks, then the candidate's failures, then its start, then
    speed. A fault of ours is never charged to a miner, and a wrong output is never excused by speed.
-4. Speed alone decides PASS. The drift test can only turn an undecided attempt into RETRY: it never makes a candidate
-   pass, and never un-passes one, because the speed test is exact under any drift.
+4. Speed alone decides PASS. The tests of the baseline alone can only turn an undecided attempt into RETRY: they never
+   make a candidate pass, and never un-pass one, because the speed test is exact under any noise.
 5. An implausible speed-up is a RETRY that waits for a person; it never crowns.
 """
 
@@ -141,8 +141,8 @@ def _from_decision(attempt: Attempt, test: SequentialTest, arena: Arena) -> Cons
         return Consequence("PASS", "PASS", Blame.MINER, f"{bounds}; {needed}")
     if test.decision is Decision.NOT_FASTER:
         return Consequence("FAIL", "NOT_FASTER", Blame.MINER, f"{bounds}; {needed}")
-    if _drifted(attempt.launches):
-        return Consequence("RETRY", "MACHINE_UNFIT", Blame.INTERNAL, "undecided, and the baseline's own speed drifted")
+    if unfit := _unfit(attempt.launches):
+        return Consequence("RETRY", "MACHINE_UNFIT", Blame.INTERNAL, f"undecided, and the baseline's own speed {unfit}")
     if test.launches < arena.launches_min:
         return Consequence(
             "RETRY", "TIME_BUDGET_SHORT", Blame.INTERNAL, f"time ran out after {test.launches} launches"
@@ -165,14 +165,25 @@ def _median_start(arms: Sequence[ArmRecord]) -> int:
     return statistics.median_low([arm.prepare_ns + arm.first_call_ns for arm in arms])
 
 
-def _drifted(launches: Sequence[Launch]) -> bool:
-    """Say whether the baseline alone ran at clearly different speeds in the first and the last third."""
+def _unfit(launches: Sequence[Launch]) -> str:
+    """Say what the baseline alone did that a fit machine does not let it do; empty when nothing."""
     totals = [sum(sum(block.baseline.call_ns) for block in launch.blocks) for launch in launches]
     third = len(totals) // 3
     if third == 0:
-        return False
+        return ""
     first, last = statistics.median_low(totals[:third]), statistics.median_low(totals[-third:])
-    return max(first, last) * EQUAL_PPM > min(first, last) * POLICY.machine.drift_limit_ppm
+    if _apart(first, last) > POLICY.machine.drift_limit_ppm:
+        return "drifted"
+    ordered = sorted(totals)
+    quarter = len(ordered) // 4
+    if _apart(ordered[quarter], ordered[-1 - quarter]) > POLICY.machine.scatter_limit_ppm:
+        return "scattered"
+    return ""
+
+
+def _apart(one: int, other: int) -> int:
+    """Return the larger over the smaller of two durations, in ppm."""
+    return max(one, other) * EQUAL_PPM // max(1, min(one, other))
 
 
 def _ratio(ppm: int) -> str:

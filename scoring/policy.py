@@ -29,6 +29,7 @@ class MachinePolicy:
     """When an undecided attempt is the machine's fault."""
 
     drift_limit_ppm: int = 1_500_000  # slower third over faster third of the baseline's launch times
+    scatter_limit_ppm: int = 1_250_000  # upper over lower quartile of the baseline's launch times
 
 
 @dataclass(frozen=True)

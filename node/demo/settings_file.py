@@ -31,6 +31,10 @@ def write_node_settings(place: Place, plan: Plan) -> None:
         "retry_base_seconds = 0.5",
         "retry_cap_seconds = 2.0",
         "",
+        "[qualify]",
+        "attempt_retries = 10",  # a busy machine makes attempts unfit; the demo would rather wait than park
+        "retry_base_seconds = 1.0",
+        "",
         "[log]",
         'format = "json"',
         "",

@@ -58,6 +58,8 @@ def digest(*parts: object) -> str:
 class FakeReferee:
     """Records launches of a machine where the candidate is `gain` (log-ratio) faster, with noise of size `noise`."""
 
+    scatter = 0.0  # size of the noise that both roles of a launch share
+
     def __init__(self, arena: Arena, *, gain: float = 0.4, noise: float = 0.01, number: int = 1, drift: float = 0.0):
         self.arena, self.gain, self.noise, self.drift = arena, gain, noise, drift
         self.number = number
@@ -98,7 +100,8 @@ class FakeReferee:
 
     def block(self, launch: int, number: int, luck: float) -> Block:
         """Return one block in sealed order."""
-        base = 100_000 * math.exp(self.drift * launch)
+        shared = random.Random(launch).gauss(0, self.scatter)
+        base = 100_000 * math.exp(self.drift * launch + shared)
         durations = {"baseline": base, "candidate": base * math.exp(-self.gain - luck)}
         first = sealing.candidate_first(self.seed, self.attempt_id, launch, number)
         order = ("candidate", "baseline") if first else ("baseline", "candidate")

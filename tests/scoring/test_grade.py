@@ -60,6 +60,17 @@ def test_drift_turns_only_an_undecided_attempt_into_a_retry() -> None:
     assert verdict_of(FakeReferee(ARENA, drift=0.2, gain=0.0).measure()).code == "NOT_FASTER"
 
 
+def test_a_scattered_baseline_turns_only_an_undecided_attempt_into_a_retry() -> None:
+    """A machine whose incumbent jumps between launches cannot condemn a candidate, and cannot crown one either."""
+    for gain, noise, code in ((0.0488, 0.05, "MACHINE_UNFIT"), (0.4, 0.01, "PASS"), (0.0, 0.01, "NOT_FASTER")):
+        referee = FakeReferee(ARENA, gain=gain, noise=noise, number=3)
+        referee.scatter = 0.4
+        assert verdict_of(referee.measure()).code == code
+    quiet = FakeReferee(ARENA, gain=0.0488, noise=0.05, number=3)
+    quiet.scatter = 0.05
+    assert verdict_of(quiet.measure()).code == "NOT_FASTER"
+
+
 def test_an_implausible_speed_up_waits_for_review() -> None:
     """A lower bound beyond the arena's belief never crowns."""
     verdict = verdict_of(FakeReferee(ARENA, gain=5.0).measure())
