@@ -6,12 +6,13 @@ Invariants
 2. Patches: context, blanks, headers, file names of patches and their split into files do not count; which lines of
    which file of which dependency change, and into what, does.
 3. Direct declarations: names of exports and of their factories, and the order of exports, do not count.
-4. Linear in the size of the files.
+4. Time is linear in the size of the files; no list of all tokens is held.
 """
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
@@ -28,6 +29,7 @@ from intake.manifest import Op
 _TOKEN = re.compile(r"[0-9A-Za-z_$\x80-\xff]+|\S")
 _HUNK = re.compile(rb"@@ -([0-9]+)(?:,([0-9]+))? \+[0-9]+(?:,([0-9]+))? @@")
 _LOCAL_INCLUDE = "include local"
+_BATCH = 4096  # tokens hashed at once
 
 
 class Payload(NamedTuple):
@@ -54,22 +56,27 @@ def native_payload(cuda: CudaSources, patches: Iterable[DependencyPatch], files:
 
 def _cuda_tokens(text: CudaText, includes: tuple[str, ...]) -> str:
     """Return the digest of a file's tokens; a string literal is one token, and so is an include of a bundle's file."""
+    names = {path.rpartition("/")[2] for path in includes}
     digest = hashlib.sha256()
-    for token in _anonymous_includes(text, includes):
-        digest.update(token.encode("latin-1") + b"\x1f")
+    end = 0
+    for item in text.strings:
+        last = _digest_tokens(digest, text.code, end, item.start)
+        is_include = last == ["#", "include"] and item.text.rpartition("/")[2] in names
+        literal = _LOCAL_INCLUDE if is_include else text.code[item.start : item.end]
+        digest.update(literal.encode("latin-1") + b"\x1f")
+        end = item.end
+    _digest_tokens(digest, text.code, end, len(text.code))
     return digest.hexdigest()
 
 
-def _anonymous_includes(text: CudaText, includes: tuple[str, ...]) -> Iterable[str]:
-    names = {path.rpartition("/")[2] for path in includes}
-    end = 0
-    for item in text.strings:
-        before = _TOKEN.findall(text.code, end, item.start)
-        yield from before
-        is_include = before[-2:] == ["#", "include"] and item.text.rpartition("/")[2] in names
-        yield _LOCAL_INCLUDE if is_include else text.code[item.start : item.end]
-        end = item.end
-    yield from _TOKEN.findall(text.code, end)
+def _digest_tokens(digest: hashlib._Hash, code: str, start: int, end: int) -> list[str]:
+    """Add the tokens of a part of `code` that holds no string, a few at a time; return the last two."""
+    matches = _TOKEN.finditer(code, start, end)
+    last: list[str] = []
+    while batch := [match.group() for match in itertools.islice(matches, _BATCH)]:
+        digest.update("\x1f".join([*batch, ""]).encode("latin-1"))
+        last = [*last, *batch[-2:]][-2:]
+    return last
 
 
 def _changes(patch: DependencyPatch, data: bytes) -> list[str]:
