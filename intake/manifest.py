@@ -246,7 +246,9 @@ def _direct(
     try:
         raw = {} if metadata is None else capabilities_of(read_direct_metadata(bytes(context.files[metadata])))
     except IntakeError as error:
-        take(IntakeError(error.code, error.message, hint=error.hint, location=SourceLocation(metadata or MANIFEST)))
+        # The metadata's fault, not the manifest's: whoever reads the routing domain finds it again.
+        place = SourceLocation(metadata or MANIFEST)
+        context.findings.take(IntakeError(error.code, error.message, hint=error.hint, location=place))
         raw = {}
     where = row_place(row.index, finder)
     return read_direct_row(row.value, take, slot=slot, variant=variant, metadata_capabilities=raw, where=where)

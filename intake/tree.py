@@ -127,7 +127,9 @@ def check_tree(
         text = _check_text(path, data, findings)
         if text is not None:
             _check_content(path, kind, text, findings)
-            if kind is Kind.METADATA and path not in routed:
+            if (
+                kind is Kind.METADATA and manifest is not None and path not in routed
+            ):  # only rows say what may hold floats
                 findings.attempt(lambda path=path, text=text: _check_json(path, text))  # type: ignore[misc]
 
 
