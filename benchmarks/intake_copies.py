@@ -4,7 +4,8 @@ Run: `.venv/bin/python benchmarks/intake_copies.py`
 
 The rule: a later bundle that contains all pieces of an earlier one repeats it. Every seed kernel is rewritten by random
 chains of edits that change no work (those pairs are copies), and by single edits that do (those pairs are not). Two
-different seeds are never copies of each other. Edits that we do not claim to see through are counted apart.
+different seeds are never copies of each other. One CUDA unit is respelled, moved and put behind other shims likewise.
+Only edits that we claim to see through are made; docs/bundle-identity.md names those that get through.
 """
 
 from __future__ import annotations
@@ -147,6 +148,52 @@ def seeds() -> list[str]:
     return [f"{helper}def silu_and_mul(x, out):\n    d = x.shape[-1] // 2\n    {body}\n" for body in bodies]
 
 
+CUDA = """#include "h.cuh"
+__global__ void silu(const float* x, float* out, int d) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < d) { float g = x[i]; out[i] = HALF(g) / (1.0f + expf(-g)) * x[i + d]; }
+}
+"""
+SHIM = "import torch\n\n\ndef silu_and_mul(x, out):\n    {body}\n"
+STEPS = b'{"steps": [{"type": "repo_python", "path": "build_cuda_ext.py"}]}'
+CHANGES = (("1.0f", "2.0f"), ("expf", "exp2f"), ("i + d", "i - d"), ("i < d", "i <= d"), ("* x", "+ x"))
+
+
+def cuda_pieces(unit: str, shim: str, names: tuple[str, str], slot: str) -> frozenset[str]:
+    """Return the pieces of a bundle with one CUDA unit and one header."""
+    manifest = MANIFEST.format(slot=slot, entry="silu_and_mul") + f"cuda_sources = {list(names)}\n"
+    files = {"manifest.toml": manifest.encode(), "k.py": shim.encode(), "rebuild.json": STEPS}
+    files |= {names[0]: unit.encode(), names[1]: b"#define HALF(a) (0.5f * (a))\n"}
+    return frozenset(screen_files(files, served=None).report.pieces)
+
+
+def respelled(text: str, source: random.Random) -> str:
+    """Put blanks, comments, line ends and joined lines between the words of CUDA code, directives aside."""
+    lines = []
+    for line in text.splitlines():
+        if not line.startswith("#"):
+            gaps = (" ", "  ", "\n", " /* note */ ", " // note\n", " \\\n ")
+            lines.append("".join(source.choice(gaps) if char == " " else char for char in line))
+        else:
+            lines.append(line)
+    return "\n".join(lines) + "\n"
+
+
+def cuda_mutants(source: random.Random, slot: str) -> tuple[int, int, int, int]:
+    """Return (copies, found, different, false alarms) over mutants of one CUDA unit behind other shims."""
+    original = cuda_pieces(CUDA, SHIM.format(body="pass"), ("c.cu", "h.cuh"), slot)
+    found = alarms = 0
+    for index in range(CHAINS):
+        names = (f"{source.choice(('', 'src/'))}u{index}.cu", f"inc{index}/g.cuh")
+        header = "../" * names[0].count("/") + names[1]
+        shim = SHIM.format(body=f"print({index})")
+        text = respelled(CUDA, source).replace("h.cuh", header)
+        found += original <= cuda_pieces(text, shim, names, slot)
+        other = respelled(CUDA.replace(*source.choice(CHANGES)), source).replace("h.cuh", header)
+        alarms += original <= cuda_pieces(other, SHIM.format(body="pass"), names, slot)
+    return CHAINS, found, CHAINS, alarms
+
+
 def recorded() -> tuple[int, int, int]:
     """Return (copies found, copies, false alarms) over the recorded pairs, by what each pair is."""
     vectors = json.loads((ROOT / "tests" / "golden" / "copy_vectors.json").read_text("utf-8"))["vectors"]
@@ -180,6 +227,8 @@ def main() -> int:
     for one, other in itertools.permutations(originals, 2):
         others += 1
         alarms += one <= other
+    both = zip((copies, found, others, alarms), cuda_mutants(source, slot), strict=True)
+    copies, found, others, alarms = (one + other for one, other in both)
     golden_found, golden_copies, golden_alarms = recorded()
     result = {
         "mutants": {"copies": copies, "found": found, "different": others, "false_alarms": alarms},
