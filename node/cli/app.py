@@ -79,6 +79,17 @@ def demo(
     return run(state, keep=keep, as_json=json)
 
 
+@app.command(rich_help_panel=MINER)
+def scan(bundle: options.Bundle, json: options.Json = False) -> int:
+    """Find everything a validator would refuse about a bundle, with file and line.
+
+    Runs the validator's own intake code. Exit code 3 when there is something to mend.
+    """
+    from node.cli.actions.scan import run
+
+    return run(bundle, as_json=json)
+
+
 @app.command("chain-package", rich_help_panel=MINER)
 def chain_package(
     bundle: options.Bundle,
