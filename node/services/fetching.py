@@ -1,7 +1,8 @@
 """Fetches the archives of reserved submissions, several at a time.
 
 Invariants
-1. Jobs are taken in finalized order as soon as their delay is over; a slow host holds one place, never the line.
+1. Jobs are taken as soon as their delay is over, first fetches before repeated ones, then in finalized order, one at
+   a time for each hotkey: hosts that hang hold one place each, never the line.
 2. An archive is written to `archives/` completely, or not at all, before its job becomes `ready`.
 3. A fault of the host is a transport failure (see `transport`); a refusal that no retry can heal fails the job;
    a fault of ours spends the job's fault budget.
@@ -16,16 +17,18 @@ import structlog
 from sqlalchemy import Connection
 
 from config.errors import IntakeError, NetworkError
-from node.jobs import Job, JobState, fail, transition
+from node.jobs import Job, JobState, RetryBudget, fail, transition
 from node.services.context import NodeContext
 from node.services.faults import job_fault
 from node.services.supervisor import cancel_all
 from node.services.transport import TransportFailure, transport_failed
 from node.store.evidence_rows import record_fetch
-from node.store.job_rows import Entry, claim, save
+from node.store.job_rows import Entry, due, save, take
 from node.store.layout import write_durably
+from node.store.schema import jobs
 
-_AT_ONCE = 4
+_AT_ONCE = 8
+_WINDOW = 256  # due jobs looked at for one claim
 
 
 class Fetched(Protocol):
@@ -59,23 +62,21 @@ class FetchingService:
 
     async def run(self) -> None:
         """Fetch whatever is due until cancelled."""
-        running: set[asyncio.Task[None]] = set()
+        running: dict[asyncio.Task[None], str] = {}  # the fetches in flight, each with its hotkey
         try:
             while True:
-                running = {task for task in running if not task.done()}
-                for entry in await self._claim(_AT_ONCE - len(running)):
-                    running.add(asyncio.create_task(self._handle(entry)))
+                running = {task: hotkey for task, hotkey in running.items() if not task.done()}
+                for entry in await self._claim(_AT_ONCE - len(running), frozenset(running.values())):
+                    running[asyncio.create_task(self._handle(entry))] = entry.submission.hotkey
                 await self._ear.wait(self._context.settings.chain.poll_seconds)
         finally:
             await cancel_all(running)
 
-    async def _claim(self, free: int) -> list[Entry]:
+    async def _claim(self, free: int, busy: frozenset[str]) -> list[Entry]:
         context = self._context
         if free <= 0:
             return []
-        return await context.store.write(
-            claim, JobState.RESERVED, JobState.FETCHING, context.transport_budget, free
-        )
+        return await context.store.write(claim_fetches, context.transport_budget, free, busy)
 
     async def _handle(self, entry: Entry) -> None:
         job = entry.job
@@ -103,6 +104,17 @@ class FetchingService:
             return await context.store.write(_refused, job, error)
         await asyncio.to_thread(write_durably, context.layout.archive(job.submission_id), archive.data)
         return await context.store.write(_arrived, job)
+
+
+def claim_fetches(connection: Connection, budget: RetryBudget, free: int, busy: frozenset[str]) -> list[Entry]:
+    """Claim at most `free` due fetches, none of a hotkey in `busy` and no two of one hotkey."""
+    waiting = due(connection, JobState.RESERVED, budget, _WINDOW, first=(jobs.c.transport_failures,))
+    chosen: dict[str, Entry] = {}
+    for entry in waiting:
+        hotkey = entry.submission.hotkey
+        if len(chosen) < free and hotkey not in busy and hotkey not in chosen:
+            chosen[hotkey] = entry
+    return [take(connection, entry, JobState.FETCHING) for entry in chosen.values()]
 
 
 def _arrived(connection: Connection, job: Job) -> Job:

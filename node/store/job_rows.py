@@ -8,10 +8,10 @@ Invariants
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
-from sqlalchemy import Connection, Row, select, update
+from sqlalchemy import ColumnElement, Connection, Row, select, update
 
 from config.errors import InternalError
 from node.jobs import FINAL, WORKING, Job, JobState, RetryBudget, StaleTokenError, recover, transition, unpark
@@ -52,13 +52,16 @@ def unfinished(connection: Connection) -> list[Entry]:
     return entries(connection, *(state for state in JobState if state not in FINAL))
 
 
-def due(connection: Connection, state: JobState, budget: RetryBudget, limit: int) -> list[Entry]:
-    """Return at most `limit` jobs in `state` whose delay is over, in finalized order (see `node.jobs.is_due`)."""
+def due(
+    connection: Connection, state: JobState, budget: RetryBudget, limit: int, first: tuple[ColumnElement[Any], ...] = ()
+) -> list[Entry]:
+    """Return at most `limit` jobs in `state` whose delay is over, by `first`, then in finalized order (see
+    `node.jobs.is_due`)."""
     now = now_ms()
     late = (jobs.c.not_before_ms <= now) | (jobs.c.not_before_ms > now + budget.cap_ms)
     statement = (
         select(*_JOB, *_SUBMISSION).join(submissions)
-        .where(jobs.c.state == state.value, late).order_by(*ORDER).limit(limit)
+        .where(jobs.c.state == state.value, late).order_by(*first, *ORDER).limit(limit)
     )
     return [Entry(_job(row), _submission(row)) for row in connection.execute(statement)]
 
@@ -66,10 +69,12 @@ def due(connection: Connection, state: JobState, budget: RetryBudget, limit: int
 def claim(connection: Connection, state: JobState, to: JobState, budget: RetryBudget, limit: int) -> list[Entry]:
     """Move at most `limit` due jobs from `state` to the working state `to` and return them as they are now."""
     taken = due(connection, state, budget, limit)
-    return [
-        Entry(save(connection, entry.job, transition(entry.job, to, entry.job.token)), entry.submission)
-        for entry in taken
-    ]
+    return [take(connection, entry, to) for entry in taken]
+
+
+def take(connection: Connection, entry: Entry, to: JobState) -> Entry:
+    """Move one job to the working state `to` and return it as it is now."""
+    return Entry(save(connection, entry.job, transition(entry.job, to, entry.job.token)), entry.submission)
 
 
 def save(connection: Connection, before: Job, after: Job) -> Job:

@@ -22,9 +22,10 @@ from intake.publish import open_published
 from intake.screen import screen_archive
 from node.jobs import Job, JobState
 from node.services.context import NodeContext
-from node.services.fetching import FetchingService
+from node.services.fetching import FetchingService, claim_fetches
 from node.services.intake import IntakeService
 from node.services.supervisor import cancel_all
+from node.services.transport import TransportFailure, transport_failed
 from node.store.engine import Store
 from node.store.events import verify_chain
 from node.store.evidence_rows import find_bundle
@@ -355,10 +356,34 @@ async def test_target_outside_the_arena_is_parked(world: World) -> None:
     assert (job.state, job.code, job.parked_from) == (JobState.PARKED, "TARGET_NOT_SERVED", "queued")
 
 
+async def test_hanging_hosts_of_one_hotkey_hold_one_place(world: World) -> None:
+    """However many submissions of one hotkey hang, others are fetched; repeated fetches come after first ones."""
+    stuck = [committed(number, bundle(f"stuck{number}")) for number in range(1, 21)]
+    files = bundle()
+    good = committed(30, files, hotkey=HOTKEY_B)
+    world.host.serve(good, files)
+    world.host.closed = {one.url for one in stuck}
+    await record(world.store, *stuck, good)
+    jobs = await world.run(lambda jobs: jobs[-1].state is JobState.QUEUED)
+    assert [job.state for job in jobs[:-1]].count(JobState.FETCHING) == 1
+
+
+async def test_first_fetches_come_before_repeated_ones(world: World) -> None:
+    """A submission whose host failed goes behind those that were never tried, wherever it stands in the chain."""
+    ones = [committed(number, bundle(f"b{number}"), hotkey=f"5{number}") for number in (1, 2, 3)]
+    await record(world.store, *ones)
+    budget = world.context.transport_budget
+    (first,) = await world.store.write(claim_fetches, budget, 1, frozenset())
+    failure = TransportFailure("FETCH_FAILED", "503")
+    await world.store.write(transport_failed, first.job, failure, world.context.settings.intake)
+    taken = await world.store.write(claim_fetches, budget, 3, frozenset())
+    assert [entry.submission.hotkey for entry in taken] == ["52", "53", "51"]
+
+
 async def test_slow_host_holds_one_place_only(world: World) -> None:
     """While one host never answers, other archives are fetched, and a stop waits for nobody."""
     stuck, files = committed(1, bundle("stuck")), bundle()
-    good = committed(2, files)
+    good = committed(2, files, hotkey=HOTKEY_B)
     world.host.serve(good, files)
     world.host.closed = {stuck.url}
     await record(world.store, stuck, good)
