@@ -34,12 +34,22 @@ async def current(place: Place) -> NodeStatus | None:
 async def until_finished(
     place: Place, children: Sequence[Child], hotkeys: Mapping[str, str], reporter: Reporter
 ) -> NodeStatus:
-    """Follow the node. Raises the failure of a child that ended, or `InternalError` (DEMO_TIMEOUT)."""
+    """Follow the node.
+
+    Raises the failure of a child that ended, `HostError` (STATE_NOT_FOUND) when somebody removed the state folder, or
+    `InternalError` (DEMO_TIMEOUT).
+    """
     deadline = time.monotonic() + LIMIT_SECONDS
     shown: object = None
     while time.monotonic() < deadline:
         for child in children:
             child.check()
+        if not place.plan.exists():
+            raise HostError(
+                "STATE_NOT_FOUND",
+                f"the state folder {place.root} was removed while the demo worked in it",
+                hint="start again; with --state DIR it works in a folder that nobody cleans up",
+            )
         status = await current(place)
         rows, note = progress_rows(status, hotkeys), progress_note(status)
         if (rows, note) != shown:
