@@ -19,6 +19,7 @@ from config.errors import Blame, CacheonError, HostError, InternalError
 from node.jobs import Job, JobState, RetryBudget, StaleTokenError, after_fault
 from node.services.context import NodeContext
 from node.services.supervisor import report_fault
+from node.store.engine import StateReplacedError
 from node.store.events import now_ms
 from node.store.job_rows import save
 
@@ -39,6 +40,8 @@ async def write_patiently(context: NodeContext, work: Callable[..., T], *argumen
     while True:
         try:
             return await context.store.write(work, *arguments)
+        except StateReplacedError:
+            raise
         except HostError as failure:
             structlog.get_logger().error("store.waiting", code=failure.code)
             await asyncio.sleep(_STORE_RETRY_SECONDS)

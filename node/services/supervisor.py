@@ -4,7 +4,8 @@ Invariants
 1. A service that raises is started again after a growing delay; the others never notice.
 2. Whatever a service does not expect is an `error.internal` event and a log line with its traceback. An upstream that
    cannot be reached is expected, and only logged.
-3. Only the stop of the node, which cancels everything, ends a service.
+3. Only the stop of the node, which cancels everything, ends a service; and the loss of its state folder, which ends the
+   node.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import structlog
 
 from config.errors import CacheonError, ChainError, HostError, InternalError, NetworkError
 from node.services.context import NodeContext
+from node.store.engine import StateReplacedError
 from node.store.events import append_event
 from node.store.values import storable
 
@@ -38,7 +40,10 @@ class Service(Protocol):
 
 
 async def supervise_all(context: NodeContext, services: Iterable[Service]) -> None:
-    """Run `services` until cancelled; then cancel them and wait for their end."""
+    """Run `services` until cancelled; then cancel them and wait for their end.
+
+    Raises `StateReplacedError` (STATE_REPLACED).
+    """
     tasks = [asyncio.create_task(_keep_alive(context, service), name=service.name) for service in services]
     try:
         await asyncio.gather(*tasks)
@@ -64,6 +69,8 @@ async def _keep_alive(context: NodeContext, service: Service) -> None:
         try:
             await service.run()
             log.error("service.ended")  # a service works until cancelled; an early end is a fault like any other
+        except StateReplacedError:
+            raise
         except Exception as error:  # noqa: BLE001 - the boundary that keeps one service's fault from the others
             await report_fault(context, service.name, error)
         failures = 1 if loop.time() - started > _CALM_SECONDS else failures + 1
@@ -83,5 +90,7 @@ async def report_fault(context: NodeContext, where: str, error: Exception, subje
     body = {"where": where, "code": code, "error": storable(f"{type(error).__name__}: {error}"[:500])}
     try:
         await context.store.write(append_event, "error.internal", subject, body)
+    except StateReplacedError:
+        raise
     except (HostError, InternalError) as failure:  # there is nowhere, or no way, to write it down
         log.error("error.unrecorded", code=failure.code)

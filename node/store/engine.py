@@ -7,7 +7,9 @@ Invariants
    rely on it.
 3. Either a transaction commits entirely or it leaves nothing.
 4. The store belongs to one chain: {genesis hash, netuid} is written once and compared at every start.
-5. Errors of the database library never leave this module: a value that cannot be stored is VALUE_NOT_STORABLE, ours;
+5. A store works with the files that it opened, or not at all: when the state folder is replaced or deleted under a
+   running node, everything ends with STATE_REPLACED. Another node may be at work in the new folder.
+6. Errors of the database library never leave this module: a value that cannot be stored is VALUE_NOT_STORABLE, ours;
    everything else is STORE_UNUSABLE, the disk's. After a failure of the disk the next transaction connects anew.
 """
 
@@ -27,7 +29,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from config.errors import ConfigurationError, HostError, InternalError
 from node.store.events import append_event, now_ms
 from node.store.layout import StateLayout
-from node.store.lock import LockHolder, StateLock
+from node.store.lock import LockHolder, StateLock, same_file
 from node.store.migrate import upgrade
 from node.store.schema import chain_binding
 from node.store.values import UNSTORABLE
@@ -35,6 +37,10 @@ from node.store.values import UNSTORABLE
 T = TypeVar("T")
 
 _BUSY_TIMEOUT_MS = 10_000
+
+
+class StateReplacedError(HostError):
+    """The state folder is not the one that this process opened; nothing may be done with it any more."""
 
 
 class Store:
@@ -46,6 +52,7 @@ class Store:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="store")
         self._engine = writer_engine(layout)
         self._connection: Connection | None = None
+        self._opened: os.stat_result | None = None  # the database file of the first connection
 
     @classmethod
     async def open(cls, layout: StateLayout) -> Store:
@@ -96,20 +103,31 @@ class Store:
 
     def _transaction(self, work: Callable[..., T], arguments: tuple[Any, ...], keywords: dict[str, Any]) -> T:
         try:
-            if self._connection is None:
-                self._connection = self._engine.connect()
-            with self._connection.begin():
-                return work(self._connection, *arguments, **keywords)
+            connection = self._connected()
+            with connection.begin():
+                return work(connection, *arguments, **keywords)
         except UNSTORABLE as error:
             raise InternalError(
                 "VALUE_NOT_STORABLE", f"a value cannot be stored: {type(error).__name__}: {_reason(error)}"
             ) from error
-        except (SQLAlchemyError, sqlite3.Error) as error:  # the driver's own errors come from `_configure`
+        except (SQLAlchemyError, sqlite3.Error, OSError) as error:  # the driver's own errors come from `_configure`
             self._disconnect()  # whatever state the connection is in, the next transaction starts from a clean one
             raise HostError(
                 "STORE_UNUSABLE", f"the database {self.layout.database} failed: {_reason(error)}",
                 hint="check the disk (free space, permissions); the node goes on by itself once it works again",
             ) from error
+
+    def _connected(self) -> Connection:
+        own = self._lock.is_at(self.layout.lock)
+        if not own or (self._opened is not None and not same_file(self._opened, self.layout.database)):
+            raise StateReplacedError(
+                "STATE_REPLACED", f"the state folder {self.layout.root} was deleted or replaced under the running node",
+                hint="start the node again on the folder that it should use",
+            )
+        if self._connection is None:
+            self._connection = self._engine.connect()
+            self._opened = self._opened or self.layout.database.stat()
+        return self._connection
 
     def _disconnect(self) -> None:
         connection, self._connection = self._connection, None

@@ -62,11 +62,23 @@ class StateLock:
             raise
         return cls(handle)
 
+    def is_at(self, path: Path) -> bool:
+        """Say whether the held lock is still the file at `path`. Raises `OSError` when the disk cannot tell."""
+        return same_file(os.fstat(self._handle), path)
+
     def release(self) -> None:
         """Give the lock back."""
         if self._handle >= 0:
             os.close(self._handle)
             self._handle = -1
+
+
+def same_file(known: os.stat_result, path: Path) -> bool:
+    """Say whether the file at `path` is the one that `known` tells of. Raises `OSError` when the disk cannot tell."""
+    try:
+        return os.path.samestat(known, path.stat())
+    except (FileNotFoundError, NotADirectoryError):
+        return False
 
 
 def _taken_within(handle: int, patience_seconds: float) -> bool:

@@ -97,6 +97,19 @@ async def test_database_errors_stay_inside_and_heal(store: Store) -> None:
     await store.write(append_event, "test", "")
 
 
+@pytest.mark.parametrize("victim", ["node.db", "node.lock", "."])
+async def test_replaced_folder_is_never_worked_in(store: Store, victim: str) -> None:
+    """A node whose folder, lock or database is moved away writes neither into the old files nor into new ones."""
+    moved, root = store.layout.root / victim, store.layout.root
+    moved.rename(root.parent / "elsewhere")
+    if victim == ".":
+        other = await Store.open(store.layout)
+        await other.close()
+    with pytest.raises(HostError) as caught:
+        await store.write(append_event, "test", "")
+    assert caught.value.code == "STATE_REPLACED"
+
+
 async def test_lock_waits_for_a_reader(tmp_path: Path) -> None:
     """Somebody who looks at the lock in the moment of the start does not keep the node from starting."""
     layout = StateLayout.at(tmp_path)

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import Connection, select
 
 from chain.blocks import BlockRef
-from config.errors import ChainError, NetworkError
+from config.errors import ChainError, HostError, NetworkError
 from config.settings import Settings
 from config.target_catalog import load_catalog
 from node.services import supervisor
@@ -94,6 +94,16 @@ async def test_heads_are_announced_while_reveals_cannot_be_read(context: NodeCon
     assert not broken.working.is_set()
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_lost_state_folder_ends_the_node(context: NodeContext) -> None:
+    """When the state folder is gone there is nothing to serve for: the services end, with the reason."""
+    context.layout.root.rename(context.layout.root.with_name("elsewhere"))
+    steady = Crashing()
+    with pytest.raises(HostError) as caught:
+        await supervise_all(context, [steady, Crashing(RuntimeError("a"))])
+    assert caught.value.code == "STATE_REPLACED"
+    assert steady.cancelled
 
 
 async def _faults(context: NodeContext) -> int:
