@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -59,3 +60,9 @@ class ChainChoice:
             "chain.wallet_path": self.wallet_path,
         }
         return {key: value for key, value in pairs.items() if value is not None}
+
+    def chain_flags(self) -> tuple[str, ...]:
+        """Return the words that name the same chain to another command, quoted for a shell."""
+        pairs = [("--config", self.config), ("--network", self.network), ("--netuid", self.netuid)]
+        pairs += [("--endpoint", endpoint) for endpoint in self.endpoints or ()]
+        return tuple(f"{flag} {shlex.quote(str(value))}" for flag, value in pairs if value is not None)

@@ -5,7 +5,7 @@ Rules
 2. With `--json` standard output carries whole lines of JSON, one envelope per line, never ANSI, whatever FORCE_COLOR
    says: `{"schema":"cacheon.<command>.v1","ok":true,"data":...}` or
    `{"schema":...,"ok":false,"error":{"code":...,"message":...,"hint":...,"blame":...,"location":...}}`.
-3. Colour and progress need a terminal; NO_COLOR is honoured. A table fits 100 columns when nobody is looking.
+3. Colour and progress need a terminal; NO_COLOR is honoured. A table fits 120 columns when nobody is looking.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-PIPED_COLUMNS = 100
+PIPED_COLUMNS = 120
 
 
 class _Success(msgspec.Struct, frozen=True):

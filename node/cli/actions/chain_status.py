@@ -171,7 +171,7 @@ def _print_all(rows: tuple[Standing, ...], output: Output) -> None:
         output.note("nothing is known of this hotkey or content hash on this subnet")
         return
     cells = [(str(row.block), row.content_hash or "sealed", _stage_text(row), row.code, row.blame) for row in rows]
-    listing = table(("block", "content hash", "stage", "code", "blame"), cells)
+    listing = table(("block", "content hash", "stage", "code", "blame"), cells, whole=("content hash", "code"))
     output.result(rows, lambda console: console.print(listing))
 
 
@@ -181,4 +181,6 @@ def _print_change(row: Standing, output: Output) -> None:
 
 
 def _stage_text(row: Standing) -> str:
-    return f"sealed, {row.rounds_left} rounds left" if row.stage == "sealed" else row.stage
+    if row.stage != "sealed":
+        return row.stage
+    return f"sealed, {row.rounds_left} round{'' if row.rounds_left == 1 else 's'} left"

@@ -47,7 +47,7 @@ def _row(name: str, document: CodeDocument) -> Explanation:
 
 
 def _listing(rows: list[Explanation]) -> object:
-    return table(("code", "blame", "meaning"), [(row.code, row.blame, row.summary) for row in rows])
+    return table(("code", "blame", "meaning"), [(row.code, row.blame, row.summary) for row in rows], whole=("code",))
 
 
 def _show(console: Console, row: Explanation) -> None:

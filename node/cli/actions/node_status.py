@@ -33,7 +33,8 @@ def _show(console: Console, status: NodeStatus) -> None:
     rows += [(f"crown of {crown.target_id}", _crown_text(crown)) for crown in status.crowns if crown.live]
     facts(console, rows)
     if status.submissions:
-        console.print(table(("block", "hotkey", "target", "state", "code", "blame", "bound"), _rows(status)))
+        columns = ("block", "hotkey", "target", "state", "code", "blame", "bound")
+        console.print(table(columns, _rows(status), whole=("hotkey", "state", "code")))
 
 
 def _crown_text(crown: CrownStatus) -> str:

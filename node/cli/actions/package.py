@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -47,7 +48,7 @@ def run(bundle: str, out: str | None, *, as_json: bool) -> None:
         files=tuple(CoveredFile(file.path, file.size) for file in packed.files),
     )
     output.result(result, lambda console: _show(console, result))
-    output.note(f"next: publish the archive, then `cacheon chain-submit {bundle} --url URL`")
+    output.note(f"next: publish the archive, then `cacheon chain-submit {shlex.quote(bundle)} --url URL`")
 
 
 def package(folder: Path, target: Path) -> PackagedBundle:

@@ -55,7 +55,8 @@ def run(bundle: str, url: str, choice: ChainChoice, *, blocks_until_reveal: int,
         return
     submitted = asyncio.run(_submit(settings, prepared, blocks_until_reveal))
     output.result(submitted, lambda console: _show(console, submitted))
-    output.note(f"next: `cacheon chain-status {submitted.id} --watch`")
+    flags = "".join(f" {flag}" for flag in choice.chain_flags())
+    output.note(f"next: `cacheon chain-status {submitted.id} --watch{flags}`")
 
 
 async def _submit(settings: Settings, prepared: Prepared, reveal_in_blocks: int) -> Submitted:

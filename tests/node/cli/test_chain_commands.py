@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from node.cli.options import ChainChoice
+
 if TYPE_CHECKING:
     from tests.node.cli.conftest import RunCli
 
@@ -104,6 +106,13 @@ def test_submit_and_follow(cli: RunCli, flags: list[str]) -> None:
     table = cli("chain-status", *flags)
     assert table.code == 0
     assert "revealed" in table.out
+    assert content_hash in table.out
+
+
+def test_the_next_command_is_for_the_same_chain() -> None:
+    """What chain-submit suggests can be pasted: it names the same chain, quoted for a shell."""
+    choice = ChainChoice(config="my node.toml", endpoints=("ws://a", "ws://b"), netuid=2, wallet="alice")
+    assert choice.chain_flags() == ("--config 'my node.toml'", "--netuid 2", "--endpoint ws://a", "--endpoint ws://b")
 
 
 def test_unregistered_hotkey(cli: RunCli, flags: list[str]) -> None:
