@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from config.errors import ConfigurationError
+from config.errors import ConfigurationError, IntakeError
 from intake.content_hash import hash_tree
 from intake.package import PackagedBundle, package_bundle
 from node.cli.miner import bundle_folder
@@ -52,14 +52,18 @@ def run(bundle: str, out: str | None, *, as_json: bool) -> None:
 
 
 def package(folder: Path, target: Path) -> PackagedBundle:
-    """Write the archive of `folder` to `target`. Raises `IntakeError`, `ConfigurationError` (OUTPUT_UNWRITABLE)."""
+    """Write the archive of `folder` to `target`.
+
+    Raises `IntakeError` for the bundle, and `ConfigurationError` (OUTPUT_UNWRITABLE, OUTPUT_INSIDE_BUNDLE) for the
+    place: where to write is the command line's matter, and no rejection of the bundle.
+    """
     try:
         return package_bundle(folder, target)
-    except OSError as error:
+    except IntakeError as error:
+        if not error.code.startswith("OUTPUT_"):
+            raise
         raise ConfigurationError(
-            "OUTPUT_UNWRITABLE",
-            f"{target} cannot be written: {error.strerror or error}",
-            hint="name a file in a writable folder with --out",
+            error.code, error.message, hint="name a file in a writable folder with --out"
         ) from error
 
 

@@ -70,6 +70,16 @@ def test_package_of_nothing(cli: RunCli) -> None:
     assert ran.err.startswith("error[BUNDLE_FOLDER_MISSING]")
 
 
+@pytest.mark.parametrize(
+    ("out", "code"), [("/proc/none/a.tar.gz", "OUTPUT_UNWRITABLE"), (str(EXAMPLE / "a.tar.gz"), "OUTPUT_INSIDE_BUNDLE")]
+)
+def test_a_bad_place_for_the_archive_is_no_rejection(cli: RunCli, out: str, code: str) -> None:
+    """Where the archive cannot be written the command line is at fault, not the bundle."""
+    ran = cli("chain-package", str(EXAMPLE), "--out", out)
+    assert ran.code == 2
+    assert ran.err.startswith(f"error[{code}]")
+
+
 def test_dry_run_signs_nothing(cli: RunCli) -> None:
     """--dry-run needs neither chain nor wallet and shows the exact payload."""
     ran = cli("chain-submit", str(EXAMPLE), "--url", URL, "--network", "devnet", "--dry-run", "--json")
