@@ -51,7 +51,11 @@ def encode_payload(payload: Payload, *, allow_loopback_http: bool = False) -> by
     if not problem and len(data) > CHAIN.payload_bytes:
         problem = PayloadRefusal("PAYLOAD_TOO_LARGE", f"the payload has {len(data)} of {CHAIN.payload_bytes} bytes")
     if problem:
-        raise ConfigurationError("PAYLOAD_INVALID", f"Nothing can be committed: {problem.message}.")
+        raise ConfigurationError(
+            "PAYLOAD_INVALID",
+            f"Nothing can be committed: {problem.message}.",
+            hint="host the archive at a public https:// URL; plain http is for loopback hosts on a devnet",
+        )
     return data
 
 

@@ -218,6 +218,8 @@ def read_attempt(data: bytes, *, expected_digest: str = "") -> Attempt:
     except (CanonicalJsonError, RecursionError) as error:
         raise GradeError("ATTEMPT_NOT_CANONICAL", f"the attempt file is not canonical JSON: {error}") from error
     schema = value.get("schema") if isinstance(value, dict) else None
+    if schema is None:
+        raise GradeError("ATTEMPT_SCHEMA_UNKNOWN", "this file is no attempt document: it names no schema")
     if schema != ATTEMPT_SCHEMA:
         raise GradeError("ATTEMPT_SCHEMA_UNKNOWN", f"attempt schema {str(schema)[:80]!r} is not one this grader knows")
     try:
