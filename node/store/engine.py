@@ -22,6 +22,7 @@ import sqlite3
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 from sqlalchemy import Connection, Engine, create_engine, event, insert, select
 from sqlalchemy.exc import SQLAlchemyError
@@ -146,8 +147,14 @@ def writer_engine(layout: StateLayout) -> Engine:
 
 
 def reader_engine(layout: StateLayout) -> Engine:
-    """Return an engine whose connections cannot write; for a process that is not the node."""
-    return create_engine(f"sqlite:///file:{layout.database}?mode=ro&uri=true", connect_args={"timeout": 10})
+    """Return an engine whose connections cannot write; for a process that is not the node.
+
+    A database on a read-only medium, which no node can be writing to, is read without the shared files of WAL mode.
+    """
+    log = layout.database.with_name(f"{layout.database.name}-wal")
+    still = not log.exists() and not os.access(layout.root, os.W_OK)
+    uri = f"file:{quote(str(layout.database))}?mode=ro{'&immutable=1' if still else ''}&uri=true"
+    return create_engine(f"sqlite:///{uri}", connect_args={"timeout": 10})
 
 
 def _configure(connection: Any, _record: Any) -> None:

@@ -8,17 +8,19 @@ Invariants
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 from sqlalchemy import ColumnElement, Connection, Row, select, update
 
-from config.errors import InternalError
+from config.errors import HostError, InternalError
 from node.jobs import FINAL, WORKING, Job, JobState, RetryBudget, StaleTokenError, recover, transition, unpark
 from node.store.events import append_event, now_ms
 from node.store.schema import jobs, submissions
 from node.store.submission_rows import ORDER, Submission
 from node.store.values import storable
+
+T = TypeVar("T")
 
 _JOB = [jobs.c[name].label(f"job_{name}") for name in Job.__struct_fields__]
 _SUBMISSION = [submissions.c[name] for name in Submission.__struct_fields__]
@@ -114,11 +116,18 @@ def unpark_all(connection: Connection, worker: str) -> list[Job]:
 
 
 def _job(row: Row[tuple[object, ...]]) -> Job:
-    values = {name: getattr(row, f"job_{name}") for name in Job.__struct_fields__}
-    return Job(**{**values, "state": JobState(values["state"])})
+    return _read({name: getattr(row, f"job_{name}") for name in Job.__struct_fields__}, Job)
 
 
 def _submission(row: Row[tuple[object, ...]]) -> Submission:
-    return msgspec.convert(
-        {name: getattr(row, name) for name in Submission.__struct_fields__}, Submission
-    )
+    return _read({name: getattr(row, name) for name in Submission.__struct_fields__}, Submission)
+
+
+def _read(values: dict[str, object], kind: type[T]) -> T:
+    try:
+        return msgspec.convert(values, kind)
+    except msgspec.ValidationError as error:
+        raise HostError(
+            "STORE_UNUSABLE", f"the row of submission {values['submission_id']} holds what no release wrote: {error}",
+            hint="the database was altered or its disk is damaged; restore the state folder from a backup",
+        ) from error

@@ -20,8 +20,8 @@ from config.errors import HostError
 _FOLDER = Path(__file__).parent / "migrations"
 
 
-def upgrade(connection: Connection) -> None:
-    """Upgrade the database behind `connection` to the newest revision. Raises `HostError` (STORE_TOO_NEW)."""
+def upgrade(connection: Connection, revision: str = "head") -> None:
+    """Upgrade the database behind `connection`, by default to the newest schema. Raises `HostError` (STORE_TOO_NEW)."""
     config = Config()
     config.set_main_option("script_location", str(_FOLDER).replace("%", "%%"))
     config.set_main_option("path_separator", "os")
@@ -35,4 +35,4 @@ def upgrade(connection: Connection) -> None:
             hint="run that release, or use another `state_dir`",
         )
     config.attributes["connection"] = connection
-    command.upgrade(config, "head")
+    command.upgrade(config, revision)

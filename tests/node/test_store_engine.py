@@ -19,8 +19,10 @@ from sqlalchemy import Connection, insert, select, text
 from config.errors import ConfigurationError, HostError, InternalError
 from node.store.engine import Store
 from node.store.events import append_event
+from node.store.evidence_rows import BundleRow, find_bundle
 from node.store.layout import StateLayout, write_durably
 from node.store.lock import LockHolder, StateLock, read_holder
+from node.store.migrate import upgrade
 from node.store.schema import events, metadata
 from tests.node.support import GENESIS
 
@@ -32,6 +34,24 @@ async def test_migrations_make_the_schema(store: Store) -> None:
         return list(compare_metadata(MigrationContext.configure(connection), metadata))
 
     assert await store.read(differences) == []
+
+
+async def test_older_schema_is_upgraded(tmp_path: Path) -> None:
+    """A database of the first release is brought to the present schema and keeps its rows."""
+    layout = StateLayout.at(tmp_path)
+    layout.create()
+
+    def first_release(connection: Connection) -> None:
+        upgrade(connection, "0001")
+        connection.exec_driver_sql("INSERT INTO bundles (content_hash, bundle_id) VALUES ('h', 'old')")
+
+    lock = StateLock.acquire(layout.lock, LockHolder(pid=1, started_ms=0))
+    old = Store(layout, lock)
+    await old.write(first_release)
+    await old.close()
+    store = await Store.open(layout)
+    assert await store.read(find_bundle, "h") == BundleRow("h", "old", "", "", "")
+    await store.close()
 
 
 async def test_reopening_keeps_everything(tmp_path: Path) -> None:

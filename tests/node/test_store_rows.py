@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from sqlalchemy import Connection, select
 
-from config.errors import InternalError
+from config.errors import HostError, InternalError
 from node.jobs import JobState, RetryBudget, StaleTokenError, park, transition
 from node.store.crown_rows import all_crowns, crown_state, record_settlement
 from node.store.engine import Store
@@ -60,6 +60,17 @@ async def test_no_reveal_holds_the_cursor(store: Store, changes: dict[str, objec
         (submission(3).submission_id, "reserved", "", ""),
     ]
     await store.read(verify_chain)
+
+
+@pytest.mark.parametrize("change", ["state = 'bogus'", "faults = 'many'"])
+async def test_rows_that_no_release_wrote_are_the_disks_fault(store: Store, change: str) -> None:
+    """A damaged or altered row is one error that names its submission."""
+    await record(store, submission(1))
+    await store.write(lambda connection: connection.exec_driver_sql(f"UPDATE jobs SET {change}"))
+    with pytest.raises(HostError) as caught:
+        await store.read(entries)
+    assert caught.value.code == "STORE_UNUSABLE"
+    assert submission(1).submission_id in caught.value.message
 
 
 async def test_repeated_scan_changes_nothing(store: Store) -> None:
