@@ -2,7 +2,7 @@
 
 Invariants
 1. A submission is a copy when a submission of another hotkey stands before it in finalized order with the same content
-   hash or the same fingerprint; when each was fetched does not matter.
+   hash or the same fingerprint; when each was fetched does not matter, but one whose bytes never came claims nothing.
 2. So is one that holds every implementation of an earlier crowned bundle for the same target, whatever it adds. Only a
    crown counts: what is worth nothing by itself (a fallback that anybody would write) can claim nobody's work.
 3. It is asked after the screen, before every attempt and again before settlement, because the earlier submission may

@@ -129,9 +129,10 @@ def load_submission(connection: Connection, submission_id: str) -> Submission:
 def earlier_twin(connection: Connection, submission: Submission, fingerprint: str) -> Submission | None:
     """Return the earliest submission of another hotkey, before this one in chain order, with the same content.
 
-    The same content is the same content hash, or the same fingerprint when both are known.
+    The same content is the same content hash, or the same fingerprint when both are known. Only a submission whose
+    bytes were screened counts: committing to a hash without ever serving it claims nobody's work.
     """
-    same = submissions.c.content_hash == submission.content_hash
+    same = (submissions.c.content_hash == submission.content_hash) & (jobs.c.fingerprint != "")
     if fingerprint:
         same = same | (jobs.c.fingerprint == fingerprint)
     row = connection.execute(

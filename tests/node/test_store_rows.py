@@ -134,7 +134,7 @@ async def test_restart_recovers_and_unparks(store: Store) -> None:
 
 
 async def test_earlier_twin_follows_chain_order(store: Store) -> None:
-    """Only an earlier reveal of another hotkey with the same content is a twin; the earliest one is named."""
+    """Only an earlier, screened reveal of another hotkey with the same content is a twin; the earliest one is named."""
     ones = [
         submission(1, content="x"),
         submission(2, hotkey=HOTKEY_B, content="x"),
@@ -143,6 +143,11 @@ async def test_earlier_twin_follows_chain_order(store: Store) -> None:
         submission(5, content="y"),
     ]
     await record(store, *ones)
+    assert [await store.read(earlier_twin, one, "") for one in ones] == [None] * 5  # no bytes, no claim
+    for one in ones:
+        job = await store.read(load_job, one.submission_id)
+        mark = "f" * 64 if one.block < 15 else "e" * 64
+        await store.write(save, job, transition(job, JobState.FETCHING, job.token, fingerprint=mark))
     twins = [await store.read(earlier_twin, one, "") for one in ones]
     assert [twin and twin.block for twin in twins] == [None, 11, 11, 12, None]
 
