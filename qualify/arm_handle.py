@@ -215,6 +215,9 @@ class Arm:
         kind = _OUTCOME_KINDS.get(outcome.kind, "crashed")
         if outcome.signal == signal.SIGSYS:
             kind = "forbidden_call"
+        if outcome.kind is OutcomeKind.SIGNALED and outcome.signal == signal.SIGKILL:
+            # the host's memory killer, most likely: an arm that kills itself gains no more than a repetition
+            kind = "machine"
         raise ArmError(kind, f"{what}: {_describe_end(outcome)}", child_outcome(outcome))
 
 
