@@ -17,8 +17,7 @@ import signal
 import socket
 import time
 from collections.abc import Sequence
-from types import TracebackType
-from typing import Self
+from typing import NoReturn
 
 from qualify.arm_plan import ArmPlan, encode_plan
 from qualify.call_memory import CallMemory, Places
@@ -34,13 +33,15 @@ from qualify.protocol import (
     encode_call,
 )
 from qualify.sandbox.client import SandboxedProcess, Zygote
+from qualify.sandbox.closing import Closing
 from qualify.sandbox.outcome import Outcome, OutcomeKind
 from qualify.sandbox.policy import SandboxPolicy
-from qualify.starvation import FOREIGN_SHARE, CoreUse, foreign_share, read_use
+from qualify.starvation import FOREIGN_SHARE, foreign_share, read_use
 from scoring.attempt import ChildOutcome
 
 _STOP_PATIENCE_NS = 2_000_000_000  # how long a stopped arm may take to come to rest
 _REAP_SECONDS = 10.0
+_PROMPT_PART = 10  # an answer within this part of the deadline is prompt
 _END_SECONDS = 1.0  # how long an arm that hung up may take to be dead by itself
 
 _FAILURE_KINDS = {
@@ -69,7 +70,7 @@ class ArmError(Exception):
         self.outcome = outcome
 
 
-class Arm:
+class Arm(Closing):
     """A sandboxed process that runs implementations of one role. Use as a context manager."""
 
     def __init__(self, process: SandboxedProcess, control: socket.socket, memory: CallMemory, core: int) -> None:
@@ -102,7 +103,7 @@ class Arm:
                 raise
         arm = cls(process, ours, memory, policy.cores[0] if policy.cores else 0)
         try:
-            reply = arm._answer(bytes.fromhex(plan.hello), deadline_ms, read_use(process.host_pid, arm.core))
+            reply = arm._answer(bytes.fromhex(plan.hello), deadline_ms)
             if reply.kind is not FrameKind.READY:
                 raise ArmError("protocol", "the arm answered its start with something else than READY")
             arm._stop()
@@ -125,10 +126,9 @@ class Arm:
             self._control.send(frame)
         except OSError:
             self._raise_end("the arm was gone before the call")
-        use = read_use(self.process.host_pid, self.core)
         started = time.monotonic_ns()
         self.process.resume()
-        reply = self._answer(nonce, deadline_ms, use)
+        reply = self._answer(nonce, deadline_ms)
         self._stop()
         elapsed = time.monotonic_ns() - started
         self._require_silence()
@@ -155,21 +155,12 @@ class Arm:
         self.memory.close()
         return child_outcome(outcome)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def _answer(self, nonce: bytes, deadline_ms: int, use: CoreUse) -> Reply:
-        if not self._poll.poll(deadline_ms):
-            starved = foreign_share(use, read_use(self.process.host_pid, self.core))
-            self.process.kill()
-            if starved > FOREIGN_SHARE:
-                raise ArmError("machine", f"the core served others for {starved:.0%} of a call's {deadline_ms} ms")
-            raise ArmError("call_deadline", f"no answer within {deadline_ms} ms")
+    def _answer(self, nonce: bytes, deadline_ms: int) -> Reply:
+        prompt_ms = deadline_ms // _PROMPT_PART
+        if not self._poll.poll(prompt_ms):  # the core's use is read only for calls that are already slow
+            use = read_use(self.process.host_pid, self.core)
+            if not self._poll.poll(deadline_ms - prompt_ms):
+                self._raise_late(deadline_ms, foreign_share(use, read_use(self.process.host_pid, self.core)))
         try:
             message = self._control.recv(FRAME_BYTES + 1)
         except OSError:
@@ -184,6 +175,12 @@ class Arm:
         if reply.failure is not None:
             raise ArmError(_FAILURE_KINDS[reply.failure], reply.text)
         return reply
+
+    def _raise_late(self, deadline_ms: int, starved: float) -> NoReturn:
+        self.process.kill()
+        if starved > FOREIGN_SHARE:
+            raise ArmError("machine", f"the core served others for {starved:.0%} of a call's {deadline_ms} ms")
+        raise ArmError("call_deadline", f"no answer within {deadline_ms} ms")
 
     def _stop(self) -> None:
         self.process.freeze()

@@ -15,8 +15,6 @@ import os
 import threading
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import msgspec
 
@@ -26,6 +24,7 @@ from intake.report import IntakeReport
 from qualify.intake_child import ScreenRequest
 from qualify.intake_frame import Answer, frame_bytes, read_answer
 from qualify.sandbox.client import Zygote
+from qualify.sandbox.closing import Closing
 from qualify.sandbox.outcome import Outcome, OutcomeKind
 from qualify.sandbox.policy import SandboxPolicy
 
@@ -76,7 +75,7 @@ class ScreeningRefused(IntakeError):  # noqa: N818 - named for what happened to 
         self.seen_hash = answer.seen_hash
 
 
-class IntakeRunner:
+class IntakeRunner(Closing):
     """Screens archives one child at a time or several side by side; every method may be called from any thread.
 
     The fork server behind it starts with the first archive and is replaced when it dies.
@@ -124,16 +123,6 @@ class IntakeRunner:
             zygote, self._zygote = self._zygote, None
         if zygote is not None:
             zygote.close()
-
-    def __enter__(self) -> Self:
-        """Return self."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close."""
-        self.close()
 
     def _screen(self, source: int, answer: int, expected_hash: str) -> None:
         request = msgspec.json.encode(ScreenRequest(expected_hash, self._allow_legacy_abi))

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-FOREIGN_SHARE = 0.25  # of the deadline; an honest call is far shorter than its deadline
+FOREIGN_SHARE = 0.25  # of the time after a call became slow; an honest call is far shorter than its deadline
 _TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 _IDLE_FIELDS = (4, 5)  # idle and iowait of a `cpuN` line
 

@@ -16,7 +16,6 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from types import TracebackType
 from typing import Self
 
 import msgspec
@@ -24,6 +23,7 @@ import msgspec
 import qualify
 from config.errors import HostError, InternalError
 from qualify.sandbox import syscalls
+from qualify.sandbox.closing import Closing
 from qualify.sandbox.entries import ENTRIES
 from qualify.sandbox.outcome import LOG_TAIL_BYTES, Outcome, OutcomeKind
 from qualify.sandbox.policy import SandboxPolicy
@@ -63,7 +63,7 @@ main(msgspec.convert(config, ZygoteConfig))
 _END_SECONDS = 5.0
 
 
-class Zygote:
+class Zygote(Closing):
     """A warm fork server. Leaving its `with` block ends it and every child."""
 
     def __init__(self, process: subprocess.Popen[bytes], control: socket.socket, entries: frozenset[str]) -> None:
@@ -141,16 +141,6 @@ class Zygote:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-
-    def __enter__(self) -> Self:
-        """Return self."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close."""
-        self.close()
 
     def _await_start(self, timeout_seconds: float, errors: int) -> None:
         answered = readable_by(self._control.fileno(), time.monotonic() + timeout_seconds)

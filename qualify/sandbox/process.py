@@ -16,10 +16,9 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from types import TracebackType
-from typing import Self
 
 from config.errors import HostError
+from qualify.sandbox.closing import Closing
 from qualify.sandbox.layers import LAYERS
 from qualify.sandbox.outcome import Outcome, OutcomeKind
 from qualify.sandbox.policy import SandboxPolicy
@@ -42,7 +41,7 @@ class SandboxRefused(HostError):  # noqa: N818 - named for the outcome it carrie
         self.outcome = outcome
 
 
-class SandboxedProcess:
+class SandboxedProcess(Closing):
     """One confined process. Leaving its `with` block kills and reaps it."""
 
     def __init__(self, channel: socket.socket, ready: Ready, pidfds: Sequence[int], policy: SandboxPolicy) -> None:
@@ -121,16 +120,6 @@ class SandboxedProcess:
         except (TimeoutError, HostError):
             with self._lock:
                 self._release()
-
-    def __enter__(self) -> Self:
-        """Return self."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close."""
-        self.close()
 
     def _signal(self, number: signal.Signals) -> None:
         with self._lock:
