@@ -10,9 +10,21 @@ Invariants
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Protocol
 
 from scoring.attempt import Attempt, attempt_digest, encode_attempt
-from scoring.grade import Verdict
+
+
+class Graded(Protocol):
+    """A verdict, or a stored row of one."""
+
+    @property
+    def outcome(self) -> str:
+        """PASS, FAIL or RETRY."""
+
+    @property
+    def lower_ppm(self) -> int:
+        """The lower bound of the speed-up; 1_000_000 means equal."""
 
 
 def check_pair(primary: Attempt, reproduction: Attempt) -> str:
@@ -36,7 +48,7 @@ def check_pair(primary: Attempt, reproduction: Attempt) -> str:
     return next((code for code, holds in rules if not holds), "")
 
 
-def credited_speedup_ppm(primary: Verdict, reproduction: Verdict) -> int:
+def credited_speedup_ppm(primary: Graded, reproduction: Graded) -> int:
     """Return the speed-up that a pair of PASS verdicts earns: the smaller lower bound; 0 unless both are PASS."""
     if primary.outcome != "PASS" or reproduction.outcome != "PASS":
         return 0

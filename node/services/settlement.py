@@ -29,6 +29,7 @@ from node.store.events import append_event, now_ms
 from node.store.evidence_rows import AttemptRow, load_attempt, record_receipt
 from node.store.job_rows import Entry, entries, save, unfinished
 from scoring.receipts import crown_statement
+from scoring.reproduce import credited_speedup_ppm
 from scoring.settle import Candidate, FinalizedOrder, Plan, Unresolved, plan
 
 _REQUEUED = "measured against a former incumbent; measured again against the present one"
@@ -153,7 +154,7 @@ def _candidate(entry: Entry, pair: tuple[AttemptRow, AttemptRow], catalog: Targe
     target = catalog.targets[entry.job.target_id]
     return Candidate(
         submission_id=entry.job.submission_id, order=_order(entry), target_id=target.id, members=target.members,
-        tree_digest=primary.tree_digest, speedup_ppm=min(primary.lower_ppm, reproduction.lower_ppm),
+        tree_digest=primary.tree_digest, speedup_ppm=credited_speedup_ppm(primary, reproduction),
         measured_against=tuple(filter(None, primary.measured_against.split(","))),
         evidence=(primary.digest, reproduction.digest),
     )
