@@ -105,16 +105,6 @@ def open_published(store: Path, content_hash: str) -> PublishedBundle:
     return _published(entry, content_hash)
 
 
-def read_report(bundle: PublishedBundle) -> IntakeReport:
-    """Return the report of a published bundle. Raises `HostError` (STORE_ENTRY_DAMAGED)."""
-    try:
-        return decode_report(bundle.report_path.read_bytes())
-    except (OSError, IntakeError) as error:
-        raise HostError(
-            "STORE_ENTRY_DAMAGED", f"the report of bundle {bundle.content_hash} cannot be read: {error}."
-        ) from error
-
-
 def sweep_staging(store: Path) -> None:
     """Remove what crashed publications left behind. Call it only while nobody publishes."""
     staging = store / _STAGING

@@ -186,8 +186,3 @@ def unpark(job: Job, worker: str, now_ms: int) -> Job | None:
         job, JobState(job.parked_from or JobState.RESERVED), job.token,
         faults=0, not_before_ms=0, parked_from="", parked_on="", code="", blame="", detail="",
     )
-
-
-def is_due(job: Job, now_ms: int, budget: RetryBudget) -> bool:
-    """Say whether a waiting job may be taken now. A delay longer than the cap comes from a clock that jumped back."""
-    return job.not_before_ms <= now_ms or job.not_before_ms > now_ms + budget.cap_ms

@@ -26,7 +26,7 @@ from pathlib import Path
 import msgspec
 import structlog
 
-from config.errors import CacheonError, ErrorDocument, GradeError, InternalError
+from config.errors import ErrorDocument, GradeError, InternalError
 from config.limits import EVIDENCE
 from qualify.request import AttemptRequest, encode_request
 from scoring.attempt import Attempt, read_attempt
@@ -172,10 +172,3 @@ def _die_with_parent(parent: int) -> Callable[[], None]:
             os._exit(1)
 
     return prepare
-
-
-def as_fault(error: Exception) -> CacheonError:
-    """Return `error` as one of ours."""
-    if isinstance(error, CacheonError):
-        return error
-    return InternalError("UNEXPECTED", f"{type(error).__name__}: {error}")

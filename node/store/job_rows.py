@@ -57,8 +57,10 @@ def unfinished(connection: Connection) -> list[Entry]:
 def due(
     connection: Connection, state: JobState, budget: RetryBudget, limit: int, first: tuple[ColumnElement[Any], ...] = ()
 ) -> list[Entry]:
-    """Return at most `limit` jobs in `state` whose delay is over, by `first`, then in finalized order (see
-    `node.jobs.is_due`)."""
+    """Return at most `limit` jobs in `state` whose delay is over, by `first`, then in finalized order.
+
+    A delay longer than the budget's cap comes from a clock that jumped back, and counts as over.
+    """
     now = now_ms()
     late = (jobs.c.not_before_ms <= now) | (jobs.c.not_before_ms > now + budget.cap_ms)
     statement = (

@@ -12,8 +12,8 @@ import pytest
 from config.errors import HostError, IntakeError, NotFoundError
 from intake.file_stream import encode_stream
 from intake.package import package_bytes
-from intake.publish import PublishedBundle, open_published, publish, read_report, sweep_staging
-from intake.report import IntakeReport
+from intake.publish import PublishedBundle, open_published, publish, sweep_staging
+from intake.report import IntakeReport, decode_report
 from intake.screen import Screened, screen_files
 from tests.intake.support import bundle
 
@@ -69,7 +69,7 @@ def test_a_newer_report_of_the_same_bytes_replaces_the_older_one(tmp_path: Path)
     first = put(tmp_path, subject)
     newer = msgspec.structs.replace(subject.report, fingerprint="f" * 64)
     put(tmp_path, Screened(newer, subject.files))
-    assert read_report(first).fingerprint == "f" * 64
+    assert decode_report(first.report_path.read_bytes()).fingerprint == "f" * 64
 
 
 def damage_byte(entry: Path) -> None:

@@ -18,7 +18,6 @@ from node.jobs import (
     StaleTokenError,
     after_fault,
     fail,
-    is_due,
     park,
     pickup_state,
     recover,
@@ -136,13 +135,6 @@ def test_what_no_rest_changes_waits_for_another_build(code: str) -> None:
 def test_failure_blames_the_miner_unless_told() -> None:
     """A failed job names the miner by default."""
     assert fail(job(JobState.QUEUED), 7, "CODE", detail="d").blame == "miner"
-
-
-def test_delay_is_bounded_by_the_clock() -> None:
-    """A job waits for its delay, but never because the clock jumped back."""
-    assert not is_due(job(JobState.QUEUED, not_before_ms=1000), 500, BUDGET)
-    assert is_due(job(JobState.QUEUED, not_before_ms=1000), 1000, BUDGET)
-    assert is_due(job(JobState.QUEUED, not_before_ms=1_000_000), 500, BUDGET)
 
 
 def test_delays_stop_growing() -> None:

@@ -19,7 +19,7 @@ from node.store.evidence_rows import (
     seal_attempt,
     start_attempt,
 )
-from node.store.job_rows import claim, entries, load_job, recover_all, save, unpark_all
+from node.store.job_rows import claim, due, entries, load_job, recover_all, save, unpark_all
 from node.store.schema import events
 from node.store.submission_rows import earlier_twin, read_cursor, record_scan
 from scoring.settle import Candidate, CrownState, FinalizedOrder, plan
@@ -115,6 +115,17 @@ async def test_claims_are_in_chain_order_and_bounded(store: Store) -> None:
     taken = await store.write(claim, JobState.RESERVED, JobState.FETCHING, BUDGET, 2)
     assert [entry.submission.block for entry in taken] == [12, 13]
     assert all(entry.job.token == 1 for entry in taken)
+
+
+@pytest.mark.parametrize(("delay_ms", "ready"), [(-1000, True), (30_000, False), (6_000_000, True)])
+async def test_delay_is_bounded_by_the_clock(store: Store, delay_ms: int, ready: bool) -> None:
+    """A job waits for its delay, but never because the clock jumped back."""
+    await record(store, submission(1))
+    job = await store.read(load_job, submission(1).submission_id)
+    fetching = await store.write(save, job, transition(job, JobState.FETCHING, job.token))
+    late = transition(fetching, JobState.RESERVED, fetching.token, not_before_ms=now_ms() + delay_ms)
+    await store.write(save, fetching, late)
+    assert len(await store.read(due, JobState.RESERVED, BUDGET, 9)) == int(ready)
 
 
 async def test_restart_recovers_and_unparks(store: Store) -> None:
