@@ -22,6 +22,8 @@ class IntakeLimits:
     file_bytes: int = 16 * MIB  # one file
     text_file_bytes: int = 8 * MIB  # one file that is scanned (.py .cu .cuh .patch .diff .toml .json)
     text_total_bytes: int = 32 * MIB  # all scanned files
+    eager_bytes: int = 8 * MIB  # contents kept before the whole archive is known to be in order
+    padding_bytes: int = MIB  # zeros after the end mark, and after the gzip member; the largest record of tar tools
     extension_header_bytes: int = 64 * 1024  # one PAX or GNU extension header
     extension_total_bytes: int = MIB  # all extension headers
     path_bytes: int = 1024  # one relative path, UTF-8

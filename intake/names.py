@@ -69,10 +69,14 @@ def check_path(path: str, limits: IntakeLimits = INTAKE) -> None:
 def check_not_excluded(path: str) -> None:
     """Raise `IntakeError` (NAME_EXCLUDED) for a path that the content hash does not cover."""
     if is_excluded(path):
+        is_apple_double = path.rpartition("/")[2].startswith("._")
         raise IntakeError(
             "NAME_EXCLUDED",
-            f"{clip(path)} is outside the content hash and may not stand in an archive.",
-            hint="Package the bundle with `cacheon chain-package`, which leaves such files out.",
+            f"{clip(path)} is {'an AppleDouble file of macOS, ' * is_apple_double}outside the content hash and may not "
+            "stand in an archive.",
+            hint="Run: COPYFILE_DISABLE=1 tar -czf bundle.tar.gz FOLDER"
+            if is_apple_double
+            else "Package the bundle with `cacheon chain-package`, which leaves such files out.",
             location=SourceLocation(path) if path.isprintable() else None,
         )
 

@@ -6,19 +6,37 @@ Invariants
 2. PAX records may only name the member (`path`) or carry facts that are ignored (times, owners, comments, extended
    attributes). A key that could change what or how much is read (`size`, `linkpath`, sparse maps, `hdrcharset`) is
    refused, also in global headers.
+3. A name that an extension header replaces is not looked at: tools leave a copy there that is cut in mid-character.
 """
 
 from __future__ import annotations
 
+import zlib
 from typing import NamedTuple
 
 from config.errors import IntakeError
 from intake.refusal import clip
 
 BLOCK = 512
-_IGNORED_KEYS = frozenset({"atime", "ctime", "mtime", "uid", "gid", "uname", "gname", "comment"})
-_IGNORED_PREFIXES = ("LIBARCHIVE.", "SCHILY.", "RHT.")
-_CHANGES_CONTENT = frozenset({"SCHILY.realsize", "SCHILY.filetype"})
+_IGNORED_KEYS = frozenset(
+    {
+        "atime",
+        "ctime",
+        "mtime",
+        "uid",
+        "gid",
+        "uname",
+        "gname",
+        "comment",
+        "LIBARCHIVE.creationtime",
+        "SCHILY.dev",
+        "SCHILY.ino",
+        "SCHILY.nlink",
+        "SCHILY.fflags",
+        "RHT.security.selinux",
+    }
+)
+_IGNORED_PREFIXES = ("LIBARCHIVE.xattr.", "SCHILY.xattr.", "SCHILY.acl.")
 _KINDS = {
     b"1": "a hard link",
     b"2": "a symbolic link",
@@ -49,25 +67,22 @@ class Extension(NamedTuple):
     size: int
 
 
-def parse_header(block: bytes) -> Member | Extension:
-    """Parse one non-zero header block.
+def parse_header(block: bytes, name_override: str | None = None) -> Member | Extension:
+    """Parse one non-zero header block of a member whose name an extension header may have given.
 
     Raises `IntakeError` (ARCHIVE_MALFORMED, ARCHIVE_MEMBER_KIND).
     """
-    if _octal(block[148:156], "checksum") != sum(block[:148]) + 8 * 32 + sum(block[156:]):
+    if _octal(block[148:156], "checksum") != _sum(block[:256]) + _sum(block[256:]) - sum(block[148:156]) + 8 * 32:
         raise _malformed("a header checksum is wrong")
     magic = block[257:265]
     posix = magic == b"ustar\x0000"
     if not posix and magic != b"ustar  \x00":
-        raise _malformed("a header is not in ustar, PAX or GNU format")
+        raise _malformed("a header is not in ustar, PAX or GNU format", "Run tar with --format=ustar.")
     size = _octal(block[124:136], "size")
     kind = block[156:157]
     if kind in (b"x", b"g", b"L"):
         return Extension(kind.decode(), size)
-    name = _text(block[0:100])
-    # GNU tar keeps times where POSIX keeps the name prefix.
-    prefix = _text(block[345:500]) if posix else ""
-    full = f"{prefix}/{name}" if prefix else name
+    full = _name(block, posix=posix) if name_override is None else name_override
     if kind == b"5":
         if size:
             raise _malformed(f"the folder {clip(full)} has content")
@@ -77,8 +92,17 @@ def parse_header(block: bytes) -> Member | Extension:
     raise IntakeError(
         "ARCHIVE_MEMBER_KIND",
         f"{clip(full)} is {_KINDS.get(kind, f'a member of unknown type {kind!r}')}.",
-        hint="A bundle archive holds regular files and folders only.",
+        hint="Run tar with --hard-dereference, or package with `cacheon chain-package`: both write plain copies."
+        if kind == b"1"
+        else "A bundle archive holds regular files and folders only.",
     )
+
+
+def _name(block: bytes, *, posix: bool) -> str:
+    name = _text(block[0:100])
+    # GNU tar keeps times where POSIX keeps the name prefix.
+    prefix = _text(block[345:500]) if posix else ""
+    return f"{prefix}/{name}" if prefix else name
 
 
 def parse_extension(header: Extension, content: bytes) -> str | None:
@@ -98,13 +122,17 @@ def parse_extension(header: Extension, content: bytes) -> str | None:
         seen.add(key)
         if key == "path" and header.kind == "x":
             path = _decode(value)
-        elif key in _CHANGES_CONTENT or not (key in _IGNORED_KEYS or key.startswith(_IGNORED_PREFIXES)):
-            raise IntakeError(
-                "ARCHIVE_EXTENSION",
-                f"the extension key {clip(key)} is not allowed.",
-                hint="Package the bundle with `cacheon chain-package`.",
-            )
+        elif key not in _IGNORED_KEYS and not key.startswith(_IGNORED_PREFIXES):
+            raise IntakeError("ARCHIVE_EXTENSION", f"the extension key {clip(key)} is not allowed.", hint=_hint(key))
     return path
+
+
+def _hint(key: str) -> str:
+    if key == "hdrcharset":
+        return "Run tar in a UTF-8 locale (LC_ALL=C.UTF-8), or use ASCII names."
+    if key.startswith("GNU.sparse."):
+        return "Run tar without -S (--sparse, or --no-read-sparse for bsdtar)."
+    return "Package the bundle with `cacheon chain-package`."
 
 
 def _records(content: bytes) -> list[tuple[str, bytes]]:
@@ -126,9 +154,14 @@ def _records(content: bytes) -> list[tuple[str, bytes]]:
     return records
 
 
+def _sum(half: bytes) -> int:
+    """Return the sum of at most 256 bytes: the low half of Adler-32, which wraps only above that, and is faster."""
+    return zlib.adler32(half, 0) & 0xFFFF
+
+
 def _octal(field: bytes, what: str) -> int:
     digits = field.strip(b" \x00")
-    if not digits or not all(48 <= digit <= 55 for digit in digits):
+    if not digits or digits.strip(b"01234567"):
         raise _malformed(f"the {what} field is not an octal number")
     return int(digits, 8)
 
@@ -144,7 +177,5 @@ def _decode(value: bytes) -> str:
         raise _malformed("a name is not UTF-8") from None
 
 
-def _malformed(complaint: str) -> IntakeError:
-    return IntakeError(
-        "ARCHIVE_MALFORMED", f"the tar archive is malformed: {complaint}.", hint="Package it with chain-package."
-    )
+def _malformed(complaint: str, hint: str = "Package it with `cacheon chain-package`.") -> IntakeError:
+    return IntakeError("ARCHIVE_MALFORMED", f"the tar archive is malformed: {complaint}.", hint=hint)
