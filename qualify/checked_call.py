@@ -18,7 +18,7 @@ import torch
 
 from qualify.arm_handle import Arm, ArmError
 from qualify.call_memory import Places
-from qualify.comparison import Expectation, expect, judge, locate_worst, passes
+from qualify.comparison import Expectation, expect, judge, locate_worst, passes, row_bounds
 from qualify.content import Content, Style
 from qualify.slots.base import DTYPES, Dimensions, Slot
 from scoring.attempt import CallCheck
@@ -99,6 +99,7 @@ class Inquirer:
         scalars = self._slot.scalars()
         rows = question.inputs[next(iter(self._slot.row_inputs))].shape[0] if self._slot.row_inputs else 1
         step = _PIECE_ROWS if self._slot.row_inputs else rows
+        bounds: dict[str, list[torch.Tensor]] = {name: [] for name in question.answers}
         for start in range(0, rows, step):  # in pieces that stay in the cache
             piece = slice(start, start + step)
             inputs = {
@@ -108,8 +109,9 @@ class Inquirer:
             for name, value in self._slot.reference(inputs, scalars, precision).items():
                 target = question.answers[name]
                 (target[piece] if self._slot.row_inputs else target).copy_(value)
+                bounds[name].append(row_bounds(value, self._tolerance))
         for name, answer in question.answers.items():
-            question.expectations[name] = expect(answer, self._tolerance)
+            question.expectations[name] = expect(answer, self._tolerance, torch.cat(bounds[name]))
         question.digest = self._content.fingerprint_inputs(question.inputs)
         return question
 
@@ -120,7 +122,7 @@ class Inquirer:
         memory.write_inputs(places, question.inputs)
         memory.write_filler(places, self._content, draws.generator(self._content, "filler"))
         guards = memory.guards(places, self._content)
-        self._evict.sum()
+        self.empty_caches()
         extents = [question.dimensions[name] for name in self._slot.dimensions]
         elapsed = arm.call(implementation, extents, places.offsets, self._deadline_ms)
         digest = memory.fingerprint(places, self._content)
@@ -134,6 +136,10 @@ class Inquirer:
             raise ArmError("input_mutated", "an input changed during the call")
         arm.last_output = (places, digest)
         return elapsed, CallCheck(question.digest, digest, "", worst)
+
+    def empty_caches(self) -> None:
+        """Read so much that nothing of an earlier call is left in the last-level cache."""
+        self._evict.sum()
 
     def look_again(self, arm: Arm) -> None:
         """Raise `ArmError` (late_write) when the arm's previous output is no longer what it was at its return."""

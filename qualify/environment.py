@@ -68,6 +68,21 @@ def choose_core(wanted: Sequence[int]) -> int:
     return core
 
 
+def shares_core(core: int) -> bool:
+    """Say whether this process may run on `core` or on a hardware thread of the same physical core."""
+    return not os.sched_getaffinity(0).isdisjoint(_hardware_threads(core))
+
+
+def _hardware_threads(core: int) -> set[int]:
+    """Return the CPU numbers of the physical core that `core` belongs to."""
+    path = Path(f"/sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list")
+    try:
+        ranges = [part.split("-") for part in path.read_text(encoding="ascii").strip().split(",")]
+        return {core, *(cpu for ends in ranges for cpu in range(int(ends[0]), int(ends[-1]) + 1))}
+    except (OSError, ValueError):
+        return {core}
+
+
 @contextlib.contextmanager
 def exclusive(core: int, patience_seconds: float = 900.0) -> Iterator[None]:
     """Keep every other attempt of this machine away from `core` while the block runs, waiting for our turn.
@@ -96,11 +111,11 @@ def exclusive(core: int, patience_seconds: float = 900.0) -> Iterator[None]:
 def measuring(core: int) -> Iterator[None]:
     """Make this process fit to measure, and put everything back afterwards.
 
-    It leaves the arms' core to them where the machine has another one, computes on one thread without gradients, and
-    takes what is loaded by now out of garbage collection so that collections between launches stay short.
+    It leaves the arms' physical core to them where the machine has another one, computes on one thread without
+    gradients, and takes what is loaded by now out of garbage collection so that later collections stay short.
     """
     cores, threads, gradients = os.sched_getaffinity(0), torch.get_num_threads(), torch.is_grad_enabled()
-    os.sched_setaffinity(0, cores - {core} or cores)
+    os.sched_setaffinity(0, cores - _hardware_threads(core) or cores - {core} or cores)
     torch.set_num_threads(1)
     torch.set_grad_enabled(False)
     policy = os.sched_getscheduler(0)

@@ -78,25 +78,39 @@ class ArmMemory:
         with warnings.catch_warnings():
             # torch warns that it cannot protect read-only buffers; here the kernel does.
             warnings.simplefilter("ignore")
-            self._inputs = torch.frombuffer(inputs, dtype=torch.uint8)
-        self._outputs = torch.frombuffer(outputs, dtype=torch.uint8)
+            self._inputs = _Views(torch.frombuffer(inputs, dtype=torch.uint8))
+        self._outputs = _Views(torch.frombuffer(outputs, dtype=torch.uint8))
 
     def input(self, offset: int, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
         """Return a read-only zero-copy tensor over the inputs."""
-        return _slice(self._inputs, offset, shape, dtype)
+        return self._inputs.at(offset, shape, dtype)
 
     def output(self, offset: int, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
         """Return a writable zero-copy tensor over the outputs."""
-        return _slice(self._outputs, offset, shape, dtype)
+        return self._outputs.at(offset, shape, dtype)
+
+
+class _Views:
+    """Contiguous tensors over one mapping, each made by a single call of torch: it is made inside a timed interval."""
+
+    def __init__(self, raw: torch.Tensor) -> None:
+        self._raw = raw
+        self._typed: dict[torch.dtype, torch.Tensor] = {}
+
+    def at(self, offset: int, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+        whole = self._typed.get(dtype)
+        if whole is None:
+            whole = self._typed[dtype] = self._raw.view(dtype)  # whole pages: every item size divides them
+        strides, step = [], 1
+        for extent in reversed(shape):
+            strides.append(step)
+            step *= extent
+        return whole.as_strided(shape, strides[::-1], offset // dtype.itemsize)
 
 
 def tensor_bytes(shape: tuple[int, ...], dtype: torch.dtype) -> int:
     """Return the size in bytes of a contiguous tensor."""
     return _elements(shape) * dtype.itemsize
-
-
-def _slice(base: torch.Tensor, offset: int, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
-    return base[offset : offset + tensor_bytes(shape, dtype)].view(dtype).view(shape)
 
 
 def _elements(shape: tuple[int, ...]) -> int:

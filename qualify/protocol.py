@@ -112,7 +112,7 @@ def decode_reply(frame: bytes) -> Reply | Malformed:
     failed = kind == FrameKind.FAILED
     if failed != (detail in Failure.__members__.values()) or (not failed and (detail or length)):
         return Malformed("frame fields contradict its kind")
-    if length > TEXT_BYTES or any(frame[_HEAD.size + length :]):
+    if length > TEXT_BYTES or frame[_HEAD.size + length :].strip(b"\0"):
         return Malformed("text of a frame is longer than allowed, or its padding is not zero")
     raw = frame[_HEAD.size : _HEAD.size + length]
     return Reply(FrameKind(kind), nonce, Failure(detail) if failed else None, printable(raw))

@@ -26,6 +26,9 @@ from qualify.sandbox.wire import ClientMessage, Ended, Ready, receive_client
 
 GRACE_SECONDS = 10.0
 _END_SECONDS = 5.0
+_STAT_BYTES = 1024
+_THREADS_FIELD = 17  # number of threads, counted from the state that follows the name (proc(5): fields 20 and 3)
+_RESTING = (b"T", b"t", b"Z", b"X")
 
 
 class SandboxRefused(HostError):  # noqa: N818 - named for the outcome it carries
@@ -54,6 +57,8 @@ class SandboxedProcess(Closing):
         self._waiting = threading.Lock()
         self._outcome: Outcome | None = None
         self._kill_asked = False
+        # Read again and again at offset 0. It stays bound to this process: once that is gone, reading says so.
+        self._stat = _open_stat(self.host_pid)
 
     def fileno(self) -> int:
         """Return a descriptor that polls readable when the outcome is there; -1 after `wait` returned it."""
@@ -73,11 +78,14 @@ class SandboxedProcess(Closing):
             if self._outcome is not None:
                 return True
             try:
+                fields = os.pread(self._stat, _STAT_BYTES, 0).rpartition(b") ")[2].split(b" ", _THREADS_FIELD + 1)
+                if fields[_THREADS_FIELD] == b"1":  # read after the state, so no second thread is left out
+                    return fields[0] in _RESTING or readable_by(self._pidfd, 0.0)
                 states = [_task_state(self.host_pid, task) for task in os.listdir(f"/proc/{self.host_pid}/task")]
-            except (FileNotFoundError, ProcessLookupError):
+            except (FileNotFoundError, ProcessLookupError, IndexError):
                 return True
             # Looked at last: while this holds, the pid above was not yet anybody else's.
-            return all(state in "TtZX" for state in states) or readable_by(self._pidfd, 0.0)
+            return all(state in _RESTING for state in states) or readable_by(self._pidfd, 0.0)
 
     def kill(self) -> None:
         """Kill the whole pid namespace. `wait` then reports `killed`, unless it had ended before."""
@@ -146,8 +154,8 @@ class SandboxedProcess(Closing):
     def _release(self) -> None:
         if self._channel.fileno() >= 0:
             self._channel.close()
-            os.close(self._reaper_pidfd)
-            os.close(self._pidfd)
+            for descriptor in (self._reaper_pidfd, self._pidfd, self._stat):
+                os.close(descriptor)
 
 
 def receive(channel: socket.socket) -> ClientMessage | None:
@@ -175,12 +183,19 @@ def _send_signal(pidfd: int, number: signal.Signals) -> None:
         return  # it ended by itself: the outcome will say how
 
 
-def _task_state(pid: int, task: str) -> str:
+def _open_stat(pid: int) -> int:
+    try:
+        return os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+    except (FileNotFoundError, ProcessLookupError):
+        return os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)  # gone already; what is read there says so, too
+
+
+def _task_state(pid: int, task: str) -> bytes:
     try:
         with open(f"/proc/{pid}/task/{task}/stat", "rb") as file:
-            return chr(file.read().rpartition(b") ")[2][0])
+            return file.read().rpartition(b") ")[2][:1]
     except (FileNotFoundError, ProcessLookupError):
-        return "X"
+        return b"X"
 
 
 def fork_server_gone(why: str) -> HostError:

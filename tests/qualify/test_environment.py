@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 import torch
@@ -33,6 +34,20 @@ def test_measuring_leaves_the_arms_core_alone_and_restores_everything() -> None:
         assert os.sched_getaffinity(0) == (allowed - {core} or allowed)
     assert os.sched_getaffinity(0) == allowed
     assert (torch.get_num_threads(), torch.is_grad_enabled(), os.sched_getscheduler(0)) == before
+
+
+def test_a_process_shares_the_cores_it_may_run_on_and_their_hardware_threads() -> None:
+    """Watching for an answer on the arm's own physical core would take time from the arm."""
+    allowed = os.sched_getaffinity(0)
+    core = max(allowed)
+    assert environment.shares_core(core)
+    with environment.measuring(core):
+        path = Path(f"/sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list")
+        elsewhere = [
+            other for other in allowed if str(other) not in path.read_text().strip().replace("-", ",").split(",")
+        ]
+        assert environment.shares_core(core) is (not elsewhere)
+    assert not environment.shares_core(10_000)
 
 
 def test_favour_never_fails() -> None:
