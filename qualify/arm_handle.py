@@ -2,7 +2,8 @@
 
 Invariants
 1. The clock starts before the arm may run and stops after every one of its threads is seen stopped. Nothing an arm
-   executes after its preparation lies outside a timed or a checked interval.
+   executes after its preparation lies outside a timed or a checked interval: its processor time has to be at the next
+   call what it was at the end of the last one.
 2. One call, one answer: a message that is missing, late, oversized, malformed, unsolicited or carries another nonce
    is an `ArmError`, never an exception of another kind and never data.
 3. A fault names a kind of `scoring.incidents`; whose fault that is depends on the role and is decided there.
@@ -37,6 +38,7 @@ from qualify.sandbox.closing import Closing
 from qualify.sandbox.outcome import Outcome, OutcomeKind
 from qualify.sandbox.policy import SandboxPolicy
 from qualify.starvation import FOREIGN_SHARE, foreign_share, read_use
+from qualify.stillness import TOLERANCE_NS, ran_ns, settled_ns
 from scoring.attempt import ChildOutcome
 
 _STOP_PATIENCE_NS = 2_000_000_000  # how long a stopped arm may take to come to rest
@@ -81,6 +83,7 @@ class Arm(Closing):
         self.calls = 0
         self.last_output: tuple[Places, str] | None = None  # of the latest call, to be looked at again
         self._control = control
+        self._settled_ns = 0  # its processor time when it was last stopped
         self._poll = select.poll()
         self._poll.register(control, select.POLLIN)
 
@@ -122,6 +125,7 @@ class Arm(Closing):
         self.calls += 1
         frame = encode_call(Call(nonce, implementation, tuple(extents), tuple(offsets)))
         self._require_silence()
+        self.require_stillness()
         try:
             self._control.send(frame)
         except OSError:
@@ -142,9 +146,13 @@ class Arm(Closing):
         time.sleep(seconds)
         self._stop()
 
-    def is_frozen(self) -> bool:
-        """Say whether every thread of the arm is stopped."""
-        return self.process.is_stopped()
+    def require_stillness(self) -> None:
+        """Raise `ArmError` (protocol) when the arm is not frozen, or has run since it was."""
+        if not self.process.is_stopped():
+            raise ArmError("protocol", "the arm was running although it had been stopped")
+        ran = ran_ns(self.process.host_pid, self._settled_ns)
+        if ran > TOLERANCE_NS:
+            raise ArmError("protocol", f"the arm ran for {ran // 1000} us while it had to stand still")
 
     def close(self) -> ChildOutcome:
         """Kill the arm, reap it and return how it ended."""
@@ -189,6 +197,7 @@ class Arm(Closing):
             if time.monotonic_ns() > limit:
                 self.process.kill()
                 raise ArmError("call_deadline", "the arm did not come to rest after it was stopped")
+        self._settled_ns = settled_ns(self.process.host_pid)
 
     def _require_silence(self) -> None:
         """Refuse a message nobody asked for; also notices that the arm is dead."""

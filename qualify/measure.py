@@ -2,8 +2,8 @@
 
 Invariants
 1. Slot 0 is forked first and gets its memory first; the sealed schedule decides which role takes it.
-2. Both arms are pinned to the same core and only one is ever runnable; the other is frozen and seen to be so before
-   and after each of the running arm's blocks.
+2. Both arms are pinned to the same core and only one is ever runnable; the other is frozen, and before and after each
+   of the running arm's blocks it is seen to be so and to have used no processor time.
 3. Inside a block both roles answer the same questions at the same places, so only the code differs.
 4. Blocks and calls are counted by the arena before anything is known; a launch is recorded whole or not at all.
 """
@@ -188,9 +188,8 @@ def _ask(
 
 
 def _require_frozen(idle: _Running, launch: int) -> None:
-    if not idle.arm.is_frozen():
-        fault = ArmError("protocol", "the idle arm was running while the other was measured")
-        raise RoleError(idle.role, "block", launch, fault)
+    with _blaming(idle.role, "block", launch):
+        idle.arm.require_stillness()
 
 
 def _record(rig: Rig, one: _Running, outcome: ChildOutcome) -> ArmRecord:
