@@ -52,6 +52,15 @@ def cpu_model() -> str:
     return platform.machine()
 
 
+def governor(core: int) -> str:
+    """Return the frequency governor of `core`, "none" where the kernel offers none (as in most virtual machines)."""
+    path = Path(f"/sys/devices/system/cpu/cpu{core}/cpufreq/scaling_governor")
+    try:
+        return path.read_text(encoding="ascii").strip()[:32] or "none"
+    except (OSError, ValueError):
+        return "none"
+
+
 def choose_core(wanted: Sequence[int]) -> int:
     """Return the core for the arms: the first of `wanted`, else the last this process may use.
 
@@ -160,4 +169,5 @@ def describe(
         layers_present=tuple(sorted(layers_present)),
         layers_waived=tuple(sorted(layers_waived)),
         timing_method=timing_method,
+        governor=governor(core),
     )

@@ -77,6 +77,7 @@ class Environment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     layers_present: tuple[str, ...]  # sandbox layers, sorted
     layers_waived: tuple[str, ...]
     timing_method: str
+    governor: str = ""  # frequency governor of the arms' core; "" in older files, "none" where the kernel offers none
 
 
 class CallCheck(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):

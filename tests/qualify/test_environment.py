@@ -66,4 +66,4 @@ def test_the_record_is_complete() -> None:
     record = environment.describe(1, "0.00 0.00 0.00", ("b", "a"), ("z", "y"), "outside")
     assert record.cores == (1, 1)
     assert (record.layers_present, record.layers_waived) == (("a", "b"), ("y", "z"))
-    assert all((record.cpu, record.kernel, record.python, record.torch, record.load_after))
+    assert all((record.cpu, record.kernel, record.python, record.torch, record.load_after, record.governor))

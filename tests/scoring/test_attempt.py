@@ -24,6 +24,14 @@ def test_reading_returns_what_was_written() -> None:
     assert read_attempt(DATA, expected_digest=attempt_digest(DATA)) == ATTEMPT
 
 
+def test_a_file_written_before_the_governor_was_recorded_still_reads() -> None:
+    """A field that older files lack has a value that says so; the verdict is the same."""
+    older = DATA.replace(b'"governor":"",', b"")
+    assert older != DATA
+    assert read_attempt(older) == ATTEMPT
+    assert grade(read_attempt(older), ARENA) == grade(ATTEMPT, ARENA)
+
+
 def test_a_changed_byte_is_detected_by_the_digest() -> None:
     """A file that differs from the named one in one character is refused."""
     changed = DATA.replace(b'"cpu":"cpu"', b'"cpu":"cpv"')
