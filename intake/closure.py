@@ -121,12 +121,13 @@ class LocalModules:
 
 
 def imports_of(nodes: Iterable[ast.AST]) -> list[Import]:
-    """Return every import statement among the nodes of a module."""
+    """Return every import statement among the nodes of a module, in the order of the source."""
     found = []
-    for node in nodes:
+    statements = [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
+    for node in sorted(statements, key=lambda node: (node.lineno, node.col_offset)):
         if isinstance(node, ast.Import):
             found += [Import(tuple(alias.name.split(".")), (), 0, line_of(node)) for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
+        else:
             module = tuple(node.module.split(".")) if node.module else ()
             found.append(Import(module, tuple(alias.name for alias in node.names), node.level, line_of(node)))
     return found

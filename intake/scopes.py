@@ -32,6 +32,19 @@ class ImportedName(NamedTuple):
     is_module: bool  # bound by `import`, so certainly a module
 
 
+def imported_names(node: ast.Import | ast.ImportFrom) -> list[ImportedName]:
+    """Return what one import statement binds."""
+    found = []
+    for alias in node.names:
+        if isinstance(node, ast.Import):
+            name = alias.asname or alias.name.partition(".")[0]
+            found.append(ImportedName(name, alias.name if alias.asname else name, is_module=True))
+        else:
+            base = "." * node.level + (f"{node.module}." if node.module else "")
+            found.append(ImportedName(alias.asname or alias.name, base + alias.name, is_module=False))
+    return found
+
+
 class Scope:
     """The bindings of one module, class, function or comprehension."""
 
@@ -239,19 +252,10 @@ class Scopes:
                 self._bind(value, inner)
 
     def _bind_import(self, node: ast.Import | ast.ImportFrom, scope: Scope) -> None:
-        for alias in node.names:
-            if isinstance(node, ast.Import):
-                name = alias.asname or alias.name.partition(".")[0]
-                imported = ImportedName(name, alias.name if alias.asname else name, is_module=True)
-            else:
-                name = alias.asname or alias.name
-                base = "." * node.level + (node.module or "")
-                imported = ImportedName(
-                    name, f"{base}.{alias.name}" if node.module else base + alias.name, is_module=False
-                )
-            home = self._home(scope, name)
-            home.bound.add(name)
-            home.imports.setdefault(name, set()).add(imported)
+        for imported in imported_names(node):
+            home = self._home(scope, imported.name)
+            home.bound.add(imported.name)
+            home.imports.setdefault(imported.name, set()).add(imported)
 
     def _bind_walrus(self, node: ast.NamedExpr, scope: Scope) -> None:
         home = scope

@@ -13,7 +13,6 @@ Invariants
 
 from __future__ import annotations
 
-import ast
 import gc
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -25,22 +24,20 @@ from config.limits import INTAKE, IntakeLimits
 from config.slot_resources import load_slot_resources
 from config.target_catalog import TargetCatalog, load_catalog
 from intake.archive import unpack
-from intake.closure import Import, LocalModules, check_source, imports_of, python_closure
 from intake.content_hash import hash_files
 from intake.domain import Domain, effective_domain, read_metadata, read_row_metadata
 from intake.fingerprint import fingerprint
-from intake.manifest import Manifest, Op, called_names, load_manifest
+from intake.manifest import Manifest, Op, load_manifest
 from intake.manifest_fields import MANIFEST
-from intake.native import load_native, units_of
+from intake.native import load_native
 from intake.payload import native_payload
+from intake.python_files import PythonFiles
 from intake.refusal import Findings, HashMismatch, clip
 from intake.registry import VariantRegistry
 from intake.report import FileEntry, IntakeReport, ResolvedVariant
 from intake.resolve import resolve_target
 from intake.served import SERVED, check_served
-from intake.static_scan import ScannedModule, check_reexports, scan_module
-from intake.syntax import parse_python
-from intake.tree import Kind, check_names, check_reachable, check_tree, kind_of
+from intake.tree import check_names, check_reachable, check_tree
 
 
 class Screened(NamedTuple):
@@ -118,7 +115,7 @@ def _screen(
     check_names(ordered, findings, limits)
     manifest = load_manifest(ordered, findings, allow_legacy_abi=allow_legacy_abi, limits=limits)
     check_tree(ordered, manifest, findings, limits)
-    python = _Python(ordered, manifest, findings, limits)
+    python = PythonFiles(ordered, manifest, findings, limits)
     native = load_native(manifest, ordered, findings, catalog, python.modules.roots, limits)
     if manifest is None or native is None:
         findings.raise_if_any()
@@ -148,58 +145,6 @@ def _screen(
         closure=tuple(closure),
     )
     return Screened(report, ordered)
-
-
-class _Python:
-    """Every Python file of the bundle, parsed and scanned once."""
-
-    def __init__(
-        self, files: Mapping[str, bytes], manifest: Manifest | None, findings: Findings, limits: IntakeLimits
-    ) -> None:
-        self._files = files
-        self._findings = findings
-        self._limits = limits
-        self._imports: dict[str, list[Import]] = {}
-        self._scanned: dict[str, ScannedModule] = {}
-        paths = [path for path in files if kind_of(path) is Kind.PYTHON]
-        self.modules = LocalModules(paths, units_of(manifest))
-        for name in self.modules.shadowing():
-            hint = "Rename it: an import of that name must mean the same module everywhere."
-            message = f"the local module {clip(name)} has the name of a module outside the bundle."
-            findings.add("LOCAL_SHADOWS_EXTERNAL", message, hint=hint, path=self._root_file(name))
-        for path in paths:
-            findings.attempt(lambda path=path: self._scan(path))  # type: ignore[misc]
-        check_reexports(self._scanned, self.modules, findings)
-
-    def _root_file(self, name: str) -> str:
-        return self.modules.find((name,)) or name
-
-    def _scan(self, path: str) -> None:
-        parsed = parse_python(path, self._files[path], self._limits)
-        self._imports[path] = imports_of(parsed.nodes)
-        self._scanned[path] = scan_module(path, parsed, self.modules, self._findings)
-
-    def closure(self, ops: tuple[Op, ...]) -> list[str]:
-        """Check the entry of every row and return the files that entries reach, in path order."""
-        sources = []
-        for op in ops:
-            problem = check_source(op.source)
-            if problem:
-                message = f"the source {clip(op.source)} {problem}."
-                self._findings.add("ENTRY_SOURCE", message, path=MANIFEST, line=op.line)
-                continue
-            sources.append(op.source)
-            for name in called_names(op):
-                scanned = self._scanned.get(op.source)
-                if scanned is not None and name not in scanned.defined:
-                    hint = "Define it at the top level of the source file."
-                    message = f"{clip(op.source)} does not define {clip(name)}."
-                    self._findings.add("ENTRY_NOT_DEFINED", message, hint=hint, path=MANIFEST, line=op.line)
-        return python_closure(sources, self._imports, self.modules, self._findings)
-
-    def trees(self, paths: list[str]) -> dict[str, ast.Module]:
-        """Return fresh syntax trees; holding all of them while scanning would cost too much memory."""
-        return {path: parse_python(path, self._files[path], self._limits).tree for path in paths}
 
 
 def _domains(manifest: Manifest, files: Mapping[str, bytes], findings: Findings) -> list[Domain]:

@@ -39,7 +39,16 @@ class Parsed(NamedTuple):
 
 
 def parse_python(path: str, data: bytes | memoryview, limits: IntakeLimits = INTAKE) -> Parsed:
-    """Return the syntax tree of one source file.
+    """Return the syntax tree of one source file, its size and depth checked, with all its nodes.
+
+    Raises `IntakeError` (PYTHON_ENCODING, PYTHON_SYNTAX, PYTHON_TOO_COMPLEX).
+    """
+    tree = parse_tree(path, data, limits)
+    return Parsed(tree, bounded_nodes(path, tree, limits))
+
+
+def parse_tree(path: str, data: bytes | memoryview, limits: IntakeLimits = INTAKE) -> ast.Module:
+    """Return the syntax tree of one source file; its size and depth are still to be checked.
 
     Raises `IntakeError` (PYTHON_ENCODING, PYTHON_SYNTAX, PYTHON_TOO_COMPLEX).
     """
@@ -50,7 +59,7 @@ def parse_python(path: str, data: bytes | memoryview, limits: IntakeLimits = INT
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # an odd escape sequence is the miner's taste, not our event
-            tree = ast.parse(raw.decode("utf-8"), filename=path)
+            return ast.parse(raw.decode("utf-8"), filename=path)
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         raise _encoding(path, "the file is not UTF-8", line) from None
@@ -63,7 +72,11 @@ def parse_python(path: str, data: bytes | memoryview, limits: IntakeLimits = INT
         ) from None
     except (RecursionError, MemoryError, ValueError, OverflowError):
         raise too_complex(path) from None
-    return Parsed(tree, _check_size(path, tree, limits, limits.syntax_depth))
+
+
+def bounded_nodes(path: str, tree: ast.Module, limits: IntakeLimits = INTAKE) -> list[ast.AST]:
+    """Return all nodes of a file from the top down. Raises `IntakeError` (PYTHON_TOO_COMPLEX)."""
+    return _check_size(path, tree, limits, limits.syntax_depth)
 
 
 def parse_expression(text: str, line: int, limits: IntakeLimits = INTAKE) -> ast.expr | None:

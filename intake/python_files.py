@@ -1,0 +1,103 @@
+"""The Python side of one bundle: every file parsed, held against the policy, and followed through its imports.
+
+Invariants
+1. Every file is parsed and bounded. Files in which the policy certainly finds nothing (`intake.quiet`) are not read
+   node by node; whether a file is read that way never changes what is found.
+2. One tree is held at a time: the nodes of a file take fifty times the memory of its text.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+
+from config.limits import IntakeLimits
+from intake.closure import Import, LocalModules, check_source, imports_of, python_closure
+from intake.manifest import Manifest, Op, called_names
+from intake.manifest_fields import MANIFEST
+from intake.native import units_of
+from intake.quiet import quiet_module
+from intake.refusal import Findings, clip
+from intake.scopes import Scopes
+from intake.static_scan import ScannedModule, check_reexports, scan_module
+from intake.syntax import Parsed, bounded_nodes, parse_python, parse_tree
+from intake.tree import Kind, kind_of
+
+
+class PythonFiles:
+    """Every Python file of the bundle, parsed and scanned once."""
+
+    def __init__(
+        self, files: Mapping[str, bytes], manifest: Manifest | None, findings: Findings, limits: IntakeLimits
+    ) -> None:
+        self._files = files
+        self._findings = findings
+        self._limits = limits
+        self._imports: dict[str, list[Import]] = {}
+        self._scanned: dict[str, ScannedModule] = {}
+        self._quiet: dict[str, ScannedModule] = {}  # files in which the policy finds nothing
+        self._defined: dict[str, frozenset[str]] = {}  # names bound at module level
+        paths = [path for path in files if kind_of(path) is Kind.PYTHON]
+        self.modules = LocalModules(paths, units_of(manifest))
+        for name in self.modules.shadowing():
+            hint = "Rename it: an import of that name must mean the same module everywhere."
+            message = f"the local module {clip(name)} has the name of a module outside the bundle."
+            findings.add("LOCAL_SHADOWS_EXTERNAL", message, hint=hint, path=self._root_file(name))
+        self._sources = {op.source for op in manifest.ops} if manifest else set()
+        for path in paths:
+            findings.attempt(lambda path=path: self._scan(path))  # type: ignore[misc]
+        self._check_reexports()
+
+    def _root_file(self, name: str) -> str:
+        return self.modules.find((name,)) or name
+
+    def _scan(self, path: str) -> None:
+        tree = parse_tree(path, self._files[path], self._limits)
+        quiet = quiet_module(path, tree, self.modules, self._limits)
+        if quiet is None:
+            self._scan_fully(path, tree)
+            return
+        self._imports[path] = quiet.imports
+        self._quiet[path] = quiet.scanned
+        if path in self._sources:
+            self._defined[path] = frozenset(Scopes(tree, path).module.bound)
+
+    def _scan_fully(self, path: str, tree: ast.Module) -> None:
+        parsed = Parsed(tree, bounded_nodes(path, tree, self._limits))
+        self._imports[path] = imports_of(parsed.nodes)
+        self._scanned[path] = scan_module(path, parsed, self.modules, self._findings)
+        self._defined[path] = self._scanned[path].defined
+
+    def _check_reexports(self) -> None:
+        suspicions = Findings(1)
+        check_reexports(self._quiet | self._scanned, self.modules, suspicions)
+        if suspicions:
+            # What is known about quiet files says more than is true, so now they are read in full.
+            for path in self._quiet:
+                self._scan_fully(path, parse_tree(path, self._files[path], self._limits))
+            check_reexports(
+                {path: self._scanned[path] for path in self._imports if path in self._scanned},
+                self.modules,
+                self._findings,
+            )
+
+    def closure(self, ops: tuple[Op, ...]) -> list[str]:
+        """Check the entry of every row and return the files that entries reach, in path order."""
+        sources = []
+        for op in ops:
+            problem = check_source(op.source)
+            if problem:
+                message = f"the source {clip(op.source)} {problem}."
+                self._findings.add("ENTRY_SOURCE", message, path=MANIFEST, line=op.line)
+                continue
+            sources.append(op.source)
+            for name in called_names(op):
+                if op.source in self._defined and name not in self._defined[op.source]:
+                    hint = "Define it at the top level of the source file."
+                    message = f"{clip(op.source)} does not define {clip(name)}."
+                    self._findings.add("ENTRY_NOT_DEFINED", message, hint=hint, path=MANIFEST, line=op.line)
+        return python_closure(sources, self._imports, self.modules, self._findings)
+
+    def trees(self, paths: list[str]) -> dict[str, ast.Module]:
+        """Return fresh syntax trees; holding all of them while scanning would cost too much memory."""
+        return {path: parse_python(path, self._files[path], self._limits).tree for path in paths}
