@@ -41,13 +41,21 @@ class ChainSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class IntakeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How archives are fetched. Times are seconds."""
+    """How archives are fetched and which bundles are read. Times are seconds."""
 
     transport_attempts: int = 5  # fetches of one submission before its host's fault becomes its verdict
     retry_base_seconds: float = 15.0
     retry_cap_seconds: float = 900.0
     fetch_deadline_seconds: float = 60.0
     per_host_per_second: int = 4
+    abi_cutover_block: int | None = None  # reveals before it may spell the legacy ABI; None = no bundle may
+
+    def admits_legacy_abi(self, reveal_block: int) -> bool:
+        """Whether a submission that was finalized in `reveal_block` may spell the ABI the legacy way.
+
+        A function of the chain and of this setting alone, so that every screening of a submission agrees.
+        """
+        return self.abi_cutover_block is not None and reveal_block < self.abi_cutover_block
 
 
 class QualifySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -168,6 +176,7 @@ def _check_values(settings: Settings, source: str) -> None:
         (settings.publication.undistributed in ("renormalise", "burn"), "publication.undistributed is unknown"),
         (settings.publication.half_life_blocks > 0, "publication.half_life_blocks must be positive"),
         (settings.intake.transport_attempts > 0, "intake.transport_attempts must be positive"),
+        ((settings.intake.abi_cutover_block or 0) >= 0, "intake.abi_cutover_block must not be negative"),
         (settings.qualify.attempt_retries >= 0, "qualify.attempt_retries must not be negative"),
         (0 <= settings.chain.netuid < 4096, "chain.netuid must lie between 0 and 4095"),
         (settings.chain.poll_seconds > 0, "chain.poll_seconds must be positive"),

@@ -85,18 +85,21 @@ class IntakeRunner(Closing):
         self,
         *,
         waive: tuple[str, ...] = (),
-        allow_legacy_abi: bool = False,
         policy: SandboxPolicy = INTAKE_POLICY,
         limits: IntakeLimits = INTAKE,
     ) -> None:
         self._policy = replace(policy, waive=waive)
-        self._allow_legacy_abi = allow_legacy_abi
         self._limits = limits
         self._lock = threading.Lock()
         self._zygote: Zygote | None = None
 
-    def run(self, archive: bytes | memoryview | Path, expected_hash: str) -> ScreenedBundle:
+    def run(
+        self, archive: bytes | memoryview | Path, expected_hash: str, *, allow_legacy_abi: bool = False
+    ) -> ScreenedBundle:
         """Screen an archive that was committed under `expected_hash` (64 lower-case hex characters).
+
+        `allow_legacy_abi`: the submission was finalized before the ABI cut-over. The report keeps the spelling as
+        written.
 
         Raises `ScreeningRefused` for a bundle that breaks rules, `IntakeError` INTAKE_LIMIT_MEMORY, INTAKE_LIMIT_CPU,
         INTAKE_LIMIT_OUTPUT or INTAKE_CHILD_CRASHED for bytes the child cannot survive, `HostError` for a missing layer,
@@ -107,7 +110,7 @@ class IntakeRunner(Closing):
         source = _sealed(data)
         answer = os.memfd_create("intake-answer", os.MFD_CLOEXEC)
         try:
-            self._screen(source, answer, expected_hash)
+            self._screen(source, answer, ScreenRequest(expected_hash, allow_legacy_abi))
             frame = _contents(answer)
         finally:
             os.close(source)
@@ -124,11 +127,11 @@ class IntakeRunner(Closing):
         if zygote is not None:
             zygote.close()
 
-    def _screen(self, source: int, answer: int, expected_hash: str) -> None:
-        request = msgspec.json.encode(ScreenRequest(expected_hash, self._allow_legacy_abi))
+    def _screen(self, source: int, answer: int, request: ScreenRequest) -> None:
+        argument = msgspec.json.encode(request)
         zygote = self._warm()
         try:
-            with zygote.spawn("intake", self._policy, (source, answer), request) as child:
+            with zygote.spawn("intake", self._policy, (source, answer), argument) as child:
                 outcome = child.wait()
         except HostError as error:
             if error.code == "SANDBOX_ZYGOTE_GONE":

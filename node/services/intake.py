@@ -7,6 +7,8 @@ Invariants
    to be fetched again while its attempts last.
 3. A refusal of the committed bytes is final and carries the first finding. A fault of the sandbox is ours.
 4. The bundle is published before its job is queued; the archive is deleted only after the job has moved.
+5. Whether the legacy ABI spelling is read depends on the block that finalized the submission and on one setting, never
+   on the clock, the present head or an earlier answer.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ _BEFORE_THE_HASH = ("ARCHIVE_", "BUNDLE_", "INTAKE_", "NAME_")  # intake codes o
 class Screener(Protocol):
     """Runs the sandboxed intake child; blocking. `qualify.intake_runner.IntakeRunner` in production."""
 
-    def run(self, archive: Path, expected_hash: str) -> ScreenedBundle:
+    def run(self, archive: Path, expected_hash: str, *, allow_legacy_abi: bool) -> ScreenedBundle:
         """Screen one archive. Raises `IntakeError` for refusals, `HostError` and `InternalError` for faults of ours."""
 
 
@@ -89,7 +91,10 @@ class IntakeService:
             return await context.store.write(_fetch_again, job)
         archive_digest = await asyncio.to_thread(_digest, archive)
         try:
-            screened = await asyncio.to_thread(self._screener.run, archive, submission.content_hash)
+            screened = await asyncio.to_thread(
+                self._screener.run, archive, submission.content_hash,
+                allow_legacy_abi=context.settings.intake.admits_legacy_abi(submission.block),
+            )
         except IntakeError as error:
             if not _is_proved(error):
                 seen = getattr(error, "seen_hash", "")

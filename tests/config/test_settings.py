@@ -60,6 +60,8 @@ def test_an_unknown_key_names_the_nearest_and_the_line(tmp_path: Path) -> None:
         ("[chain]\nnetuid = -1\n", "SETTINGS_INVALID"),
         ("[chain]\npoll_seconds = 0\n", "SETTINGS_INVALID"),
         ("[log]\nformat = 'xml'\n", "SETTINGS_INVALID"),
+        ("[intake]\nabi_cutover_block = -1\n", "SETTINGS_INVALID"),
+        ("[intake]\nabi_cutover_block = true\n", "SETTINGS_INVALID"),
         ("chain = 3\n", "SETTINGS_UNKNOWN_KEY"),
         ("[sandbox.waive]\nx = 1\n", "SETTINGS_INVALID"),
     ],
@@ -95,6 +97,13 @@ def test_environment_lists_and_types() -> None:
     with pytest.raises(ConfigurationError) as caught:
         load_settings(None, environ={"CACHEON_CHAIN_NETUID": "3"})
     assert caught.value.code == "SETTINGS_UNKNOWN_KEY"
+
+
+def test_the_abi_cut_over_is_the_first_block_without_the_legacy_spelling() -> None:
+    """Reveals before the configured block may use it, that block and later ones may not; unset, none may."""
+    assert not load_settings(None).settings.intake.admits_legacy_abi(0)
+    intake = load_settings(None, environ={"CACHEON_INTAKE__ABI_CUTOVER_BLOCK": "1000"}).settings.intake
+    assert [intake.admits_legacy_abi(block) for block in (0, 999, 1000, 1001)] == [True, True, False, False]
 
 
 def test_known_keys_cover_every_section() -> None:

@@ -17,8 +17,10 @@ from config.settings import ChainSettings, IntakeSettings, QualifySettings, Sett
 from config.target_catalog import load_catalog
 from intake.content_hash import hash_files
 from intake.file_stream import encode_stream
+from intake.manifest import ABI, LEGACY_ABI
 from intake.package import package_bytes
 from intake.publish import open_published
+from intake.report import decode_report
 from intake.screen import screen_archive
 from node.jobs import Job, JobState
 from node.services.context import NodeContext
@@ -102,26 +104,28 @@ class Screener:
     """The real screens without the sandbox, and faults on demand."""
 
     def __init__(self) -> None:
-        self.faults: list[Exception] = []
+        self.faults: list[BaseException] = []
         self.runs = 0
 
-    def run(self, archive: Path, expected_hash: str) -> ScreenedBundle:
+    def run(self, archive: Path, expected_hash: str, *, allow_legacy_abi: bool) -> ScreenedBundle:
         """Screen."""
         self.runs += 1
         if self.faults:
             raise self.faults.pop()
-        screened = screen_archive(archive.read_bytes(), expected_hash)
+        screened = screen_archive(archive.read_bytes(), expected_hash, allow_legacy_abi=allow_legacy_abi)
         return ScreenedBundle(screened.report, memoryview(b"".join(encode_stream(screened.files))))
 
 
 class World:
     """The two services on a store."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, cutover: int | None = None) -> None:
         settings = Settings(
             chain=ChainSettings(poll_seconds=0.01),
             qualify=QualifySettings(retry_base_seconds=0.0),
-            intake=IntakeSettings(transport_attempts=3, retry_base_seconds=0.0, retry_cap_seconds=0.0),
+            intake=IntakeSettings(
+                transport_attempts=3, retry_base_seconds=0.0, retry_cap_seconds=0.0, abi_cutover_block=cutover
+            ),
         )
         self.store, self.host, self.screener = store, Host(), Screener()
         self.context = NodeContext(
@@ -323,6 +327,56 @@ async def test_sandbox_faults_are_ours(world: World) -> None:
     await record(world.store, two)
     job = (await world.settle())[1]
     assert (job.state, job.code, job.blame, job.parked_from) == (JobState.PARKED, "UNEXPECTED", "internal", "ready")
+
+
+def legacy_bundle(name: str) -> dict[str, bytes]:
+    """Return a bundle that spells the ABI the legacy way."""
+    files = bundle(name)
+    return {**files, "manifest.toml": files["manifest.toml"].replace(ABI.encode(), LEGACY_ABI.encode())}
+
+
+async def test_the_finalized_block_decides_about_the_legacy_abi(store: Store) -> None:
+    """The last block before the cut-over is early enough, the cut-over itself is not; the bytes stay as they are."""
+    early, late = committed(1, legacy_bundle("early")), committed(2, legacy_bundle("late"))
+    world = World(store, cutover=late.block)
+    for one, name in ((early, "early"), (late, "late")):
+        world.host.serve(one, legacy_bundle(name))
+    await record(store, early, late)
+    jobs = await world.settle()
+    assert late.block == early.block + 1
+    assert [(job.state, job.code) for job in jobs] == [(JobState.QUEUED, ""), (JobState.FAILED, "MANIFEST_ABI")]
+    assert jobs[1].detail.startswith("manifest.toml:3: ")
+    published = open_published(world.context.layout.bundles, early.content_hash)
+    assert decode_report(published.report_path.read_bytes()).abi_version == LEGACY_ABI
+    assert (published.tree / "manifest.toml").read_bytes() == legacy_bundle("early")["manifest.toml"]
+
+
+async def test_without_a_cut_over_the_legacy_abi_is_never_read(world: World) -> None:
+    """The setting is unset by default, and then no block is early enough."""
+    files = legacy_bundle("one")
+    one = committed(1, files)
+    world.host.serve(one, files)
+    await record(world.store, one)
+    assert [job.code for job in await world.settle()] == ["MANIFEST_ABI"]
+
+
+@pytest.mark.parametrize(("later", "code"), [(1, ""), (0, "MANIFEST_ABI")])
+async def test_a_restart_gives_the_same_answer_about_the_legacy_abi(store: Store, later: int, code: str) -> None:
+    """A node that died while it screened screens again; only the finalized block counts, however late that is."""
+    files = legacy_bundle("one")
+    one = committed(1, files)
+    first = World(store, cutover=one.block + later)
+    first.host.serve(one, files)
+    first.screener.faults = [asyncio.CancelledError()]  # the node ends here, its job in the middle of screening
+    await record(store, one)
+    await first.run(lambda jobs: first.screener.runs == 1)
+    assert [job.state for job in await first.jobs()] == [JobState.SCREENING]
+    await store.write(recover_all)
+    again = World(store, cutover=one.block + later)
+    await record(store, committed(90, bundle("long after")))
+    again.host.answers, again.host.closed = first.host.answers, {committed(90, bundle("long after")).url}
+    (job, _) = await again.run(lambda jobs: jobs[0].state in (JobState.QUEUED, JobState.FAILED))
+    assert job.code == code
 
 
 async def test_lost_archive_is_fetched_again(world: World) -> None:

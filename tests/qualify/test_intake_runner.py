@@ -14,10 +14,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from config.errors import Blame, CacheonError, HostError, IntakeError, InternalError
+from config.errors import Blame, CacheonError, HostError, IntakeError, InternalError, SourceLocation
 from config.limits import INTAKE
 from intake.content_hash import hash_files
-from intake.file_stream import encode_stream
+from intake.file_stream import encode_stream, read_stream
+from intake.manifest import ABI, LEGACY_ABI
 from intake.package import package_bytes
 from intake.report import IntakeReport, encode_report
 from intake.screen import screen_files
@@ -91,6 +92,23 @@ def test_a_broken_rule_is_refused_with_its_place_and_all_findings(
     assert caught.value.location.line == 1
     assert len(caught.value.report.findings) >= 2
     assert caught.value.report.findings[0] == caught.value.to_document()
+
+
+def test_the_legacy_abi_is_admitted_run_by_run(runner: IntakeRunner, files: dict[str, bytes]) -> None:
+    """One runner gives each submission its own answer; an accepted report and the files keep the spelling as written."""
+    manifest = files["manifest.toml"].replace(ABI.encode(), LEGACY_ABI.encode())
+    legacy = {**files, "manifest.toml": manifest}
+    archive, digest = package_bytes(legacy), hash_files(legacy)
+    for _ in range(2):
+        screened = runner.run(archive, digest, allow_legacy_abi=True)
+        assert screened.report.abi_version == LEGACY_ABI
+        assert bytes(read_stream(screened.stream)["manifest.toml"]) == manifest
+        with pytest.raises(ScreeningRefused) as caught:
+            runner.run(archive, digest)
+        assert caught.value.code == "MANIFEST_ABI"
+        assert caught.value.location == SourceLocation("manifest.toml", 2)
+        assert "before the cut-over" in caught.value.message
+    assert runner.run(package_bytes(files), hash_files(files), allow_legacy_abi=True).report.abi_version == ABI
 
 
 @pytest.mark.parametrize(

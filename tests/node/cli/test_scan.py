@@ -6,6 +6,10 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
+from intake.manifest import ABI, LEGACY_ABI
+
 if TYPE_CHECKING:
     from tests.node.cli.conftest import RunCli
 
@@ -35,6 +39,27 @@ def test_everything_to_mend_is_listed_with_its_line(cli: RunCli, tmp_path: Path)
     assert ("SCAN_NAME", f"kernels/silu_and_mul.py:{lines + 2}") in found
     assert any(location.startswith("weights.bin") for _, location in found)
     assert "hint:" in cli("scan", str(bundle)).out
+
+
+@pytest.mark.parametrize(
+    "command", [("scan",), ("chain-package",), ("chain-submit", "--dry-run", "--url", "https://a.example/b.tar.gz")]
+)
+def test_nobody_can_author_the_legacy_abi(cli: RunCli, tmp_path: Path, command: tuple[str, ...]) -> None:
+    """Every command of a miner refuses the old spelling, whatever the settings, and says where, why and what to write."""
+    bundle = tmp_path / "bundle"
+    shutil.copytree(EXAMPLES / "silu_fast", bundle)
+    manifest = bundle / "manifest.toml"
+    manifest.write_text(manifest.read_text().replace(ABI, LEGACY_ABI))
+    settings = {"CACHEON_INTAKE__ABI_CUTOVER_BLOCK": "1000000"}
+    ran = cli(command[0], str(bundle), *command[1:], "--json", env=settings)
+    assert ran.code == 3
+    document = ran.document
+    (finding,) = document["data"]["findings"] if document["ok"] else [document["error"]]
+    assert (finding["code"], finding["location"]) == ("MANIFEST_ABI", "manifest.toml:2")
+    assert "read only in bundles finalized before the cut-over" in finding["message"]
+    assert finding["hint"] == f'Write abi_version = "{ABI}".'
+    assert [path.name for path in tmp_path.iterdir()] == ["bundle"]
+    assert LEGACY_ABI in manifest.read_text()
 
 
 def test_a_folder_that_is_not_there_is_one_error(cli: RunCli) -> None:
