@@ -95,7 +95,7 @@ def test_a_broken_rule_is_refused_with_its_place_and_all_findings(
 
 
 def test_the_legacy_abi_is_admitted_run_by_run(runner: IntakeRunner, files: dict[str, bytes]) -> None:
-    """One runner gives each submission its own answer; an accepted report and the files keep the spelling as written."""
+    """One runner gives each submission its own answer; accepted reports and files keep the spelling as written."""
     manifest = files["manifest.toml"].replace(ABI.encode(), LEGACY_ABI.encode())
     legacy = {**files, "manifest.toml": manifest}
     archive, digest = package_bytes(legacy), hash_files(legacy)

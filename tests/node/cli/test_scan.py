@@ -45,7 +45,7 @@ def test_everything_to_mend_is_listed_with_its_line(cli: RunCli, tmp_path: Path)
     "command", [("scan",), ("chain-package",), ("chain-submit", "--dry-run", "--url", "https://a.example/b.tar.gz")]
 )
 def test_nobody_can_author_the_legacy_abi(cli: RunCli, tmp_path: Path, command: tuple[str, ...]) -> None:
-    """Every command of a miner refuses the old spelling, whatever the settings, and says where, why and what to write."""
+    """Every command of a miner refuses the old spelling, whatever the settings, and says where, why and what to do."""
     bundle = tmp_path / "bundle"
     shutil.copytree(EXAMPLES / "silu_fast", bundle)
     manifest = bundle / "manifest.toml"
