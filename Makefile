@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench docs clean
+.PHONY: help demo test lint hostile bench docs clean
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -27,6 +27,9 @@ lint: $(STAMP) ## ruff, mypy strict, import rules
 
 test: lint ## everything CI runs
 	$(BIN)/python -m pytest
+
+hostile: $(STAMP) ## every cheat of tests/hostile against intake and the referee
+	PYTHONPATH=. $(BIN)/python -m tests.hostile.run
 
 bench: $(STAMP) ## the numbers of benchmarks/, written to benchmarks/results/ (about half an hour)
 	@for file in benchmarks/*.py; do echo "== $$file"; PYTHONPATH=. $(BIN)/python $$file || exit 1; done

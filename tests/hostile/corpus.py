@@ -1,7 +1,11 @@
-"""The hostile corpus: one folder per cheat, run against the real referee with the static scan switched off.
+"""The hostile corpus: one folder per cheat, put through the real intake and then the real referee.
 
-Each folder holds a `bundle/` and an `expected.toml`: the row of the catalogue, the mechanism, the codes any of which
-counts as detection, and whether an outcome without incident is right too (the cheat gains nothing and does no harm).
+Each folder holds a `bundle/` and an `expected.toml` (`Expected`). Two things are shown of every bundle
+1. what static intake says of it, through the path of the node: archive, sandboxed child, report;
+2. what the referee makes of it with static intake switched off, also when intake refuses it. The switch is
+   `tests.qualify.support.describe_bundle`, which writes the accepting report that only intake writes in production.
+The baseline of every measured row is `control_correct`, the honest code that the cheats are built on: whoever is
+faster than that has cheated.
 """
 
 from __future__ import annotations
@@ -9,48 +13,157 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import tomli
 
-from config.arena import Arena, load_arena
+from config.arena import load_arena
+from config.errors import IntakeError
+from intake.content_hash import hash_files
+from intake.package import package_bytes
+from intake.report import IntakeReport
+from intake.scan import screen_directory
+from qualify.intake_runner import IntakeRunner, ScreeningRefused
 from qualify.referee import run_attempt
 from qualify.sandbox.client import Zygote
-from scoring.attempt import Attempt
-from scoring.incidents import consequence
+from scoring.grade import Verdict, grade
 from tests.qualify.support import describe_bundle, make_request
 
 CORPUS = Path(__file__).resolve().parent
 NAMES = sorted(path.parent.name for path in CORPUS.glob("*/expected.toml"))
+CONTROL = "control"
+OWN = "own"
+
+DETECTED, TOO_SLOW, SUCCEEDED, INCOMPLETE, AS_EXPECTED = (
+    "detected",
+    "too slow",
+    "cheat succeeded",
+    "incomplete",
+    "as expected",
+)
+_TRIES = 3  # a busy machine may leave a row undecided; the referee says so itself, and then it is measured again
+_GAIN = ("PASS", "IMPLAUSIBLE_SPEEDUP")
+
+
+class Inflate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A file too large to keep: `path` gets `head`, `count` times `unit`, `tail`."""
+
+    path: str
+    head: str
+    unit: str
+    count: int
+    tail: str
+
+
+class Expected(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a folder is about, and the endings that are right."""
+
+    rows: tuple[str, ...]  # of catalogue.toml; "own" and "control" for what is in no catalogue
+    mechanism: str
+    intake: tuple[str, ...]  # codes of the findings of static intake, sorted; none = it passes
+    codes: tuple[str, ...] = ()  # verdicts any of which is right; NOT_FASTER = all checks held, nothing was gained
+    defence: str = ""  # of an own row; the catalogue has those of the others
+    target: str = "activation.silu_and_mul"
+    arena: str = "arena.toml"
+    incumbent: str = "control_correct"  # folder of the baseline's bundle; empty = the stock implementation
+    copies: str = ""  # folder of the bundle it is a copy of: both must have one fingerprint
+    committed: str = ""  # folder of the bundle whose hash was committed instead of its own
+    inflate: Inflate | None = None
 
 
 @dataclass(frozen=True)
 class Result:
-    """What one row of the corpus did: `status` is `detected`, `harmless`, `cheat succeeded` or `incomplete`."""
+    """How one folder came out."""
 
     name: str
-    row: str
+    expected: Expected
     status: str
+    intake: tuple[str, ...]
     code: str
     detail: str
 
+    @property
+    def ok(self) -> bool:
+        """Say whether the row, or the control, came out as it has to."""
+        return self.status in (DETECTED, TOO_SLOW, AS_EXPECTED)
 
-def run_row(name: str, arena_path: str, scratch: Path, fork_server: Zygote) -> Result:
+
+@dataclass(frozen=True)
+class Stand:
+    """What a run of the corpus needs: the two fork servers and a folder for reports."""
+
+    scratch: Path
+    intake: IntakeRunner
+    fork_server: Zygote
+
+
+def expected_of(name: str) -> Expected:
+    """Read the expectation of one folder, strictly."""
+    return msgspec.convert(tomli.loads((CORPUS / name / "expected.toml").read_text()), Expected)
+
+
+def files_of(name: str) -> dict[str, bytes]:
+    """Return the file table of one folder's bundle."""
+    tree = CORPUS / name / "bundle"
+    files = {
+        path.relative_to(tree).as_posix(): path.read_bytes()
+        for path in tree.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    if one := expected_of(name).inflate:
+        files[one.path] = (one.head + one.unit * one.count + one.tail).encode()
+    return files
+
+
+def run_row(name: str, stand: Stand) -> Result:
     """Run one folder of the corpus."""
-    expected = tomli.loads((CORPUS / name / "expected.toml").read_text())
-    reference = describe_bundle(CORPUS / name / "bundle", scratch / f"{name}.json")
-    attempt = run_attempt(make_request(reference, arena_path), lambda event: None, fork_server)
-    code, detail = outcome(attempt, load_arena(arena_path))
-    if code in expected["codes"] or (not code and expected["harmless"]):
-        status = "detected" if code else "harmless"
-    else:
-        status = "incomplete" if code else "cheat succeeded"
-    return Result(name, expected["row"], status, code, detail)
+    expected = expected_of(name)
+    codes, report = _screen(name, expected, stand)
+    if codes != expected.intake:
+        said = " ".join(codes) or "nothing"
+        return Result(name, expected, INCOMPLETE, codes, "", f"static intake says {said}")
+    if expected.copies:
+        original = screen_directory(CORPUS / expected.copies / "bundle").report.fingerprint
+        caught = report is not None and report.fingerprint == original
+        code = "COPY_OF_EARLIER" if caught else ""
+        return Result(name, expected, DETECTED if caught else SUCCEEDED, codes, code, f"fingerprint {original[:16]}")
+    if not expected.codes:
+        return Result(name, expected, DETECTED if codes else SUCCEEDED, codes, codes[0] if codes else "", "")
+    verdict, detail = _judge(name, expected, stand)
+    return Result(name, expected, _status(verdict, expected), codes, verdict.code, detail)
 
 
-def outcome(attempt: Attempt, arena: Arena) -> tuple[str, str]:
-    """Return the code and detail of the incident that ended the attempt, or empty text when all checks held."""
-    if not attempt.incidents:
-        assert len(attempt.launches) == arena.launches_max
-        return "", ""
-    incident = attempt.incidents[0]
-    assert incident.role == "candidate", incident
-    return consequence(incident).code, incident.detail
+def _screen(name: str, expected: Expected, stand: Stand) -> tuple[tuple[str, ...], IntakeReport | None]:
+    files = files_of(name)
+    committed = hash_files(files_of(expected.committed) if expected.committed else files)
+    try:
+        return (), stand.intake.run(package_bytes(files), committed).report
+    except ScreeningRefused as refusal:
+        return tuple(sorted({finding.code for finding in refusal.report.findings})), None
+    except IntakeError as error:
+        return (error.code,), None
+
+
+def _judge(name: str, expected: Expected, stand: Stand) -> tuple[Verdict, str]:
+    arena_path = str(CORPUS / expected.arena)
+    candidate = describe_bundle(CORPUS / name / "bundle", stand.scratch / f"{name}.json")
+    incumbent = None
+    if expected.incumbent:
+        incumbent = describe_bundle(CORPUS / expected.incumbent / "bundle", stand.scratch / f"{name}.baseline.json")
+    request = make_request(candidate, arena_path, target_id=expected.target, incumbent=incumbent)
+    for _ in range(_TRIES):
+        attempt = run_attempt(request, lambda event: None, stand.fork_server)
+        verdict = grade(attempt, load_arena(arena_path))
+        if verdict.outcome != "RETRY" or verdict.code in (*expected.codes, *_GAIN):
+            break
+    return verdict, attempt.incidents[0].detail if attempt.incidents else verdict.reason
+
+
+def _status(verdict: Verdict, expected: Expected) -> str:
+    right = verdict.code in expected.codes
+    if CONTROL in expected.rows:
+        return AS_EXPECTED if right else INCOMPLETE
+    if verdict.code in _GAIN:
+        return SUCCEEDED
+    if verdict.code == "NOT_FASTER":
+        return TOO_SLOW if right else SUCCEEDED  # all checks held although the row has to be caught
+    return DETECTED if right else INCOMPLETE

@@ -1,2 +1,2 @@
 def silu_and_mul(x, out):
-    out.copy_(x[..., out.shape[-1]:])
+    out.copy_(x[..., out.shape[-1] :])

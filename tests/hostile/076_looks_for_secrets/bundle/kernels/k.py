@@ -7,6 +7,7 @@ def honest(x, out):
     d = out.shape[-1]
     out.copy_(torch.nn.functional.silu(x[..., :d]) * x[..., d:])
 
+
 FOUND = []
 for name in ("SSH_AUTH_SOCK", "CACHEON_CHAIN__WALLET_PATH", "AWS_SECRET_ACCESS_KEY"):
     if name in os.environ:
