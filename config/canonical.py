@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any, NoReturn
 
@@ -102,11 +103,10 @@ def read_json(data: bytes, *, require_canonical: bool = False) -> Any:
 
 
 def _unique_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    result: dict[str, object] = {}
-    for key, value in pairs:
-        if key in result:
-            raise CanonicalJsonError("JSON_MALFORMED", f"duplicate key {key!r}")
-        result[key] = value
+    result = dict(pairs)
+    if len(result) != len(pairs):
+        keys = Counter(key for key, _ in pairs)
+        raise CanonicalJsonError("JSON_MALFORMED", f"duplicate key {keys.most_common(1)[0][0]!r}")
     return result
 
 

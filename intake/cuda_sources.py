@@ -22,13 +22,13 @@ from typing import NamedTuple
 from config.canonical import path_order, sorted_paths
 from config.errors import IntakeError, SourceLocation
 from intake.cuda_text import CudaText, read_cuda
+from intake.cuda_tokens import token_digest
 from intake.manifest_fields import MANIFEST
 from intake.names import suffix_of
 from intake.refusal import Findings, clip
 from intake.suggest import words
 
-_BLANK = r"[ \t\f\v]*"
-_DIRECTIVE = re.compile(rf"^{_BLANK}#{_BLANK}([^\n]*)", re.MULTILINE)
+_HASH = re.compile(r"#[ \t\f\v]*([^\n]*)")
 _NAME = re.compile(r"[A-Za-z_][0-9A-Za-z_$\x80-\xff]*")
 _ALLOWED = words("include define undef if ifdef ifndef elif elifdef elifndef else endif error warning pragma line")
 _MAX_INCLUDES = 4096  # of one file
@@ -43,6 +43,7 @@ _HAS_FILE = re.compile(
 _ASKED = re.compile(r'\s*\(\s*(<[^>\n]*>|"[^"\n]*")\s*\)')
 _DEFINES = re.compile(r"(?:\bdefined\s*\(?|#\s*(?:(?:el)?ifn?def|define|undef))\s*\Z")
 _INCBIN = re.compile(rf"[iI](?<!\w[iI]){_PASTE}(?i:{_PASTE.join('ncbin')})(?!\w)")
+_GAPS = b"#\t\n\v\f\r\x1c\x1d\x1e\x1f \x85\xa0"  # all that `_PASTE` may skip
 _MODULE = re.compile(r"import(?<!\wimport)\s*[<\"]")
 _IN_STRINGS = re.compile(r"incbin|\.include\b|pch_preprocess|include_alias|GCC\s+dependency", re.IGNORECASE)
 _IN_PRAGMAS = re.compile(r"\b(?:pch_preprocess|include_alias|dependency)\b")
@@ -62,12 +63,14 @@ class Include(NamedTuple):
 
 class CudaSources(NamedTuple):
     """The CUDA side of a bundle. `units` maps import names to `.cu` paths; `edges` maps every declared file to the
-    headers of the bundle it includes; `external` are the toolchain headers that are named. All in path order."""
+    headers of the bundle it includes; `external` are the toolchain headers that are named; `digests` say what each
+    file that could be read holds (`intake.cuda_tokens`). All in path order."""
 
     units: dict[str, str]
     headers: tuple[str, ...]
     edges: dict[str, tuple[str, ...]]
     external: tuple[str, ...]
+    digests: dict[str, str]
 
     def closure(self, path: str) -> tuple[str, ...]:
         """Return every header of the bundle that a declared file reaches, in path order."""
@@ -93,6 +96,7 @@ def load_cuda(
     paths = [path for path in sorted_paths(declared) if path in files]
     units = _units(paths, declared, modules, findings)
     edges: dict[str, tuple[str, ...]] = {}
+    digests: dict[str, str] = {}
     external: set[str] = set()
     for path in paths:
         text = findings.attempt(lambda path=path: read_cuda(path, bytes(files[path])))  # type: ignore[misc]
@@ -110,8 +114,9 @@ def load_cuda(
             else:
                 external.add(include.name)
         edges[path] = tuple(sorted_paths(local))
+        digests[path] = token_digest(text, local)
     headers = tuple(path for path in paths if suffix_of(path) == ".cuh")
-    return CudaSources(units, headers, edges, tuple(sorted(external, key=path_order)))
+    return CudaSources(units, headers, edges, tuple(sorted(external, key=path_order)), digests)
 
 
 def _units(
@@ -161,8 +166,7 @@ class _FileScan:
 
     def directives(self) -> None:
         """Read `#include` lines and refuse directives outside the closed list."""
-        for count, directive in enumerate(_DIRECTIVE.finditer(self._text.code)):
-            body, offset = directive.group(1), directive.start(1)
+        for count, (body, offset) in enumerate(self._directive_lines()):
             if count == _MAX_DIRECTIVES:
                 raise self._too_complex(f"the file has more than {_MAX_DIRECTIVES} directives.", offset)
             match = _NAME.match(body)
@@ -175,6 +179,13 @@ class _FileScan:
                 self._include(body[len(name) :].strip(" \t\f\v"), offset)
             elif name == "pragma" and _IN_PRAGMAS.search(body):
                 self._refuse("CUDA_DIRECTIVE", "the pragma reads another file.", offset)
+
+    def _directive_lines(self) -> Iterator[tuple[str, int]]:
+        """Yield what follows each # that is the first character of its line but for blanks, and where it starts."""
+        code = self._text.code
+        for match in _HASH.finditer(code):
+            if not code[code.rfind("\n", 0, match.start()) + 1 : match.start()].strip(" \t\f\v"):
+                yield match.group(1), match.start(1)
 
     def questions(self) -> None:
         """Read `__has_include(...)`, which asks about a file as `#include` does."""
@@ -193,7 +204,10 @@ class _FileScan:
     def other_ways(self) -> None:
         """Refuse assembler directives, module imports and strings that name a file to read."""
         code = self._text.code
-        for pattern, message in ((_INCBIN, ".incbin brings a file in."), (_MODULE, "an import brings a file in.")):
+        ways = [(_MODULE, "an import brings a file in.")]
+        if b"incbin" in code.encode("latin-1").translate(None, _GAPS).lower():
+            ways.insert(0, (_INCBIN, ".incbin brings a file in."))
+        for pattern, message in ways:
             for match in pattern.finditer(code):
                 if not self._in_string(match.start()):
                     self._refuse("CUDA_INCLUDE", message, match.start())

@@ -121,7 +121,9 @@ class _Lexer:
         self._lines = lines
         self._pieces: list[str] = []
         self._strings: list[CudaString] = []
-        self._line_head = ""  # first character of the logical line that is not blank
+        self._plain_ascii = text.isascii()
+        self._line_head = ""  # first character of the logical line that is not blank, after `_heads` pieces
+        self._heads = 0
 
     def run(self) -> CudaText:
         text, end = self._text, 0
@@ -143,7 +145,7 @@ class _Lexer:
             case "%:":
                 raise self._refusal("the digraph %: stands for #", start)
             case "'" if (rest := self._number_rest(before, start)) is not None:
-                self._take(self._text[start:rest])
+                self._pieces.append(self._text[start:rest])
                 return rest
             case '"' if (prefix := _RAW_PREFIX.search(self._text, max(before, start - 3), start)) is not None:
                 return self._raw(prefix.start(), start)
@@ -165,20 +167,23 @@ class _Lexer:
         text = self._text[start:end]
         if text[0] == '"':
             self._strings.append(CudaString(start, end, text[1:].removesuffix('"')))
-        self._take(text)
+        self._pieces.append(text)
         return end
 
     def _plain(self, start: int, end: int) -> None:
-        foreign = _FOREIGN.search(self._text, start, end)
+        foreign = None if self._plain_ascii else _FOREIGN.search(self._text, start, end)
         if foreign:
             raise self._refusal("the code holds a character beyond ASCII outside a literal", foreign.start())
-        self._take(self._text[start:end])
+        self._pieces.append(self._text[start:end])
 
-    def _take(self, piece: str) -> None:
-        self._pieces.append(piece)
-        _, newline, rest = piece.rpartition("\n")
-        if newline or not self._line_head:
-            self._line_head = rest.lstrip(" \t\f\v")[:1]
+    def _continues_directive(self) -> bool:
+        """Say whether the logical line so far is a directive."""
+        for piece in self._pieces[self._heads :]:
+            _, newline, rest = piece.rpartition("\n")
+            if newline or not self._line_head:
+                self._line_head = rest.lstrip(" \t\f\v")[:1]
+        self._heads = len(self._pieces)
+        return self._line_head == "#"
 
     def _comment(self, start: int, *, block: bool) -> int:
         end = self._text.find("*/" if block else "\n", start + 2)
@@ -187,7 +192,7 @@ class _Lexer:
         end = len(self._text) if end < 0 else end + 2 * block
         if _SPLICING_TRIGRAPH.search(self._text, start, end + 1):
             raise self._refusal("the trigraph ??/ at the end of a line continues a comment in some modes", start)
-        self._take(" " * (end - start))
+        self._pieces.append(" " * (end - start))
         return end
 
     def _raw(self, start: int, quote: int) -> int:
@@ -202,12 +207,12 @@ class _Lexer:
         end = close + len(closing)
         if self._lines.is_joined(start, opening + 1) or self._lines.is_joined(close, end):
             raise self._refusal("a delimiter of a raw string holds a line splice", start)
-        if self._line_head == "#" and "\n" in self._text[start:end]:
+        if "\n" in self._text[start:end] and self._continues_directive():
             raise self._refusal("a raw string continues a directive on the next line", start)
         # Escapes mean nothing in a raw string: double the backslashes so that all strings read alike.
         content = self._text[opening + 1 : close].replace("\\", "\\\\")
         self._strings.append(CudaString(start, end, content))
-        self._take('"' + "_" * (end - quote - 2) + '"')
+        self._pieces.append('"' + "_" * (end - quote - 2) + '"')
         return end
 
     def _refusal(self, complaint: str, offset: int, code: str = "CUDA_LEXICAL") -> IntakeError:

@@ -2,7 +2,7 @@
 
 Invariants
 1. CUDA: comments, line ends, joined lines, blanks, file names and folders do not count; tokens and literals do. A unit
-   stands for itself and every header of the bundle it reaches.
+   stands for itself and every header of the bundle it reaches (`intake.cuda_tokens`).
 2. Patches: context, blanks, headers, file names of patches and their split into files do not count; which lines of
    which file of which dependency change, and into what, does.
 3. Direct declarations: names of exports and of their factories, and the order of exports, do not count.
@@ -11,25 +11,19 @@ Invariants
 
 from __future__ import annotations
 
-import hashlib
-import itertools
 import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from config.canonical import canonical_json, sha256_hex
 from intake.cuda_sources import CudaSources
-from intake.cuda_text import CudaText, read_cuda
 from intake.dep_patches import DependencyPatch
 from intake.direct.exports import Export
 from intake.direct.identity import resource_plan
 from intake.direct.row import DirectRow
 from intake.manifest import Op
 
-_TOKEN = re.compile(r"[0-9A-Za-z_$\x80-\xff]+|\S")
 _HUNK = re.compile(rb"@@ -([0-9]+)(?:,([0-9]+))? \+[0-9]+(?:,([0-9]+))? @@")
-_LOCAL_INCLUDE = "include local"
-_BATCH = 4096  # tokens hashed at once
 
 
 class Payload(NamedTuple):
@@ -46,37 +40,11 @@ class Payload(NamedTuple):
 
 def native_payload(cuda: CudaSources, patches: Iterable[DependencyPatch], files: Mapping[str, bytes]) -> Payload:
     """Digest the checked native sources of a bundle."""
-    texts = {path: _cuda_tokens(read_cuda(path, bytes(files[path])), cuda.edges[path]) for path in cuda.edges}
     units = {}
     for path in cuda.units.values():
-        headers = sorted(texts[header] for header in cuda.closure(path))
-        units[path] = sha256_hex("\x1f".join([texts[path], *headers]).encode())
+        headers = sorted(cuda.digests[header] for header in cuda.closure(path))
+        units[path] = sha256_hex("\x1f".join([cuda.digests[path], *headers]).encode())
     return Payload(units, tuple(sorted({digest for patch in patches for digest in _changes(patch, files[patch.path])})))
-
-
-def _cuda_tokens(text: CudaText, includes: tuple[str, ...]) -> str:
-    """Return the digest of a file's tokens; a string literal is one token, and so is an include of a bundle's file."""
-    names = {path.rpartition("/")[2] for path in includes}
-    digest = hashlib.sha256()
-    end = 0
-    for item in text.strings:
-        last = _digest_tokens(digest, text.code, end, item.start)
-        is_include = last == ["#", "include"] and item.text.rpartition("/")[2] in names
-        literal = _LOCAL_INCLUDE if is_include else text.code[item.start : item.end]
-        digest.update(literal.encode("latin-1") + b"\x1f")
-        end = item.end
-    _digest_tokens(digest, text.code, end, len(text.code))
-    return digest.hexdigest()
-
-
-def _digest_tokens(digest: hashlib._Hash, code: str, start: int, end: int) -> list[str]:
-    """Add the tokens of a part of `code` that holds no string, a few at a time; return the last two."""
-    matches = _TOKEN.finditer(code, start, end)
-    last: list[str] = []
-    while batch := [match.group() for match in itertools.islice(matches, _BATCH)]:
-        digest.update("\x1f".join([*batch, ""]).encode("latin-1"))
-        last = [*last, *batch[-2:]][-2:]
-    return last
 
 
 def _changes(patch: DependencyPatch, data: bytes) -> list[str]:

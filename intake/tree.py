@@ -63,8 +63,9 @@ _CREDENTIALS = re.compile(
 )
 _MACHINE_PATHS = re.compile(r"(?<![\w./])(?:/home/[\w.-]+/|/root/|/Users/[\w.-]+/)|\b[A-Z]:\\{1,2}Users\\")
 # Plain searches that come before the expressions above; almost no file holds one of these.
-_CREDENTIAL_MARKS = ("PRIVATE KEY", "AKIA", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "hf_")
-_MACHINE_MARKS = ("/home/", "/root/", "/Users/", "Users\\")
+# Each list stands under a character that all its marks hold: where that is missing, one look answers for the list.
+_CREDENTIAL_MARKS = {"Y": ("PRIVATE KEY",), "K": ("AKIA",), "_": ("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "hf_")}
+_MACHINE_MARKS = {"/": ("/home/", "/root/", "/Users/"), "\\": ("Users\\",)}
 _HINT_KIND = "A bundle holds sources, metadata/*.json, README and LICENSE texts; leave everything else out."
 
 
@@ -194,8 +195,11 @@ def _check_content(path: str, kind: Kind, text: str, findings: Findings) -> None
         findings.add("TREE_MACHINE_PATH", message, hint=hint, path=path, line=_line(text, machine.start()))
 
 
-def _search(pattern: re.Pattern[str], marks: tuple[str, ...], text: str) -> re.Match[str] | None:
-    return pattern.search(text) if any(mark in text for mark in marks) else None
+def _search(pattern: re.Pattern[str], marks: Mapping[str, tuple[str, ...]], text: str) -> re.Match[str] | None:
+    for character, candidates in marks.items():
+        if character in text and any(mark in text for mark in candidates):
+            return pattern.search(text)
+    return None
 
 
 def _check_json(path: str, text: str) -> None:

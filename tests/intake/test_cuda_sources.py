@@ -223,7 +223,7 @@ def test_units_have_an_import_name_of_their_own(declared: tuple[str, ...], findi
 
 def test_names_that_are_no_files_are_left_to_the_manifest() -> None:
     """A declared path that does not exist is reported once, elsewhere."""
-    assert load({}, ("gone.cu",)) == (CudaSources({}, (), {}, ()), [])
+    assert load({}, ("gone.cu",)) == (CudaSources({}, (), {}, (), {}), [])
 
 
 @pytest.mark.parametrize(
