@@ -5,7 +5,8 @@ Invariants
 2. The arm knows the call it is serving and no more: extents and offsets, no seed, clock, expected value or later call.
 3. Whatever an entry raises, exits or prints becomes at most one FAILED frame with bounded text.
 
-Descriptors: 3 control channel (SOCK_SEQPACKET), 4 inputs (read-only by seal), 5 outputs.
+Descriptors: 3 control channel (SOCK_SEQPACKET), 4 inputs (read-only by seal), 5 outputs, and for slots with a load-time
+half 6 weights (read-only by seal).
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from typing import Any
 
 import torch
 
-from qualify.arm_plan import ArmPlan, decode_plan
+from qualify.arm_plan import ArmPlan, Implementation, decode_plan
 from qualify.bundle_loader import BundleLoader, BundleLoadError
+from qualify.dtypes import DTYPES
 from qualify.memory import ArmMemory
 from qualify.protocol import (
     FRAME_BYTES,
@@ -30,7 +32,7 @@ from qualify.protocol import (
     decode_call,
     encode_reply,
 )
-from qualify.slots.base import DTYPES, STOCK_ROOT, Slot
+from qualify.slots.base import STOCK_ROOT, Dimensions, Slot
 from qualify.slots.registry import find_slot
 
 Entry = Callable[..., Any]
@@ -49,16 +51,16 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of the C library's mallopt(3)
 
 def main(fds: tuple[int, ...], argument: bytes) -> None:
     """Serve calls until the referee hangs up or kills the process."""
-    control, inputs, outputs = fds
+    control, *files = fds
     plan = decode_plan(argument)
     hello = bytes.fromhex(plan.hello)
     _settle_heap()
     torch.set_num_threads(plan.threads)
     torch.set_grad_enabled(False)
     slot = find_slot(plan.slot)
-    memory = ArmMemory(inputs, outputs)
+    memory = ArmMemory(*files)
     try:
-        entries = _load(plan, slot)
+        server = _Server(plan, slot, memory)
     except BundleLoadError as error:
         failure = Failure.ENTRY_MISSING if error.missing else Failure.IMPORT_FAILED
         _send(control, Reply(FrameKind.FAILED, hello, failure, _describe(error)))
@@ -68,8 +70,7 @@ def main(fds: tuple[int, ...], argument: bytes) -> None:
         return
     _send(control, Reply(FrameKind.READY, hello))
     while frame := os.read(control, FRAME_BYTES):
-        call = decode_call(frame)
-        _send(control, _serve(call, entries, slot, DTYPES[plan.dtype], memory))
+        _send(control, server.serve(decode_call(frame)))
 
 
 def _settle_heap() -> None:
@@ -101,36 +102,71 @@ def _settle_heap() -> None:
         libc.free(block)
 
 
-def _load(plan: ArmPlan, slot: Slot) -> list[Entry]:
-    loaders: dict[str, BundleLoader] = {}
-    entries: list[Entry] = []
-    for implementation in plan.implementations:
-        root, source, entry = implementation.root, implementation.source, implementation.entry
-        if implementation.is_stock:
-            root, (source, entry) = str(STOCK_ROOT), slot.stock
-        if root not in loaders:
-            loaders[root] = BundleLoader(root, f"cacheon_bundle_{len(loaders)}")
-        entries.append(loaders[root].entry(source, entry))
-    return entries
+class _Server:
+    """The loaded implementations, and what their load-time halves returned."""
+
+    def __init__(self, plan: ArmPlan, slot: Slot, memory: ArmMemory) -> None:
+        self._slot = slot
+        self._dtype = DTYPES[plan.dtype]
+        self._memory = memory
+        self._prepared: dict[tuple[int, tuple[int, ...]], Any] = {}
+        loaders: dict[str, BundleLoader] = {}
+        self._entries: list[Entry] = []
+        self._prepares: list[Entry] = []
+        for chosen in plan.implementations:
+            implementation = chosen
+            if chosen.is_stock:
+                implementation = Implementation(str(STOCK_ROOT), *slot.stock, slot.stock_prepare)
+            root, source = implementation.root, implementation.source
+            if root not in loaders:
+                loaders[root] = BundleLoader(root, f"cacheon_bundle_{len(loaders)}")
+            self._entries.append(loaders[root].entry(source, implementation.entry))
+            prepare = implementation.prepare
+            self._prepares.append(loaders[root].entry(source, prepare) if prepare else _keep)
+
+    def serve(self, call: Call) -> Reply:
+        dimensions = dict(zip(self._slot.dimensions, call.extents, strict=True))
+        key = (call.implementation, self._slot.weight_key(dimensions))
+        entry = self._entries[call.implementation]
+        arguments = self._weights(call, dimensions) if call.prepare else self._arguments(call, dimensions, key)
+        try:
+            if call.prepare:
+                self._prepared[key] = self._prepares[call.implementation](*arguments)
+            else:
+                entry(*arguments)
+        except BaseException as error:  # noqa: BLE001 - an entry may raise anything, also SystemExit
+            return Reply(FrameKind.FAILED, call.nonce, _classify(error, Failure.EXCEPTION), _describe(error))
+        return Reply(FrameKind.DONE, call.nonce)
+
+    def _arguments(self, call: Call, dimensions: Dimensions, key: tuple[int, tuple[int, ...]]) -> list[Any]:
+        shapes, scalars = self._slot.shapes(dimensions), self._slot.scalars(dimensions)
+        offsets = iter(call.offsets)
+        arguments: list[Any] = []
+        for one in self._slot.arguments:
+            if one.role == "scalar":
+                arguments.append(scalars[one.name])
+            elif one.role == "prepared":
+                arguments.append(self._prepared.get(key))
+            else:
+                dtype = one.torch_dtype(self._dtype)
+                place = next(offsets)
+                if one.role == "input":
+                    arguments.append(self._memory.input(place, shapes[one.name], dtype))
+                else:
+                    arguments.append(self._memory.output(place, shapes[one.name], dtype, one.pad))
+        return arguments
+
+    def _weights(self, call: Call, dimensions: Dimensions) -> list[Any]:
+        shapes = self._slot.shapes(dimensions)
+        return [
+            self._memory.weight(offset, shapes[one.name], one.torch_dtype(self._dtype))
+            for one, offset in zip(self._slot.weights, call.offsets, strict=True)
+        ]
 
 
-def _serve(call: Call, entries: list[Entry], slot: Slot, dtype: torch.dtype, memory: ArmMemory) -> Reply:
-    shapes = slot.shapes(dict(zip(slot.dimensions, call.extents, strict=True)))
-    offsets = iter(call.offsets)
-    scalars = slot.scalars()
-    arguments: list[torch.Tensor | float] = []
-    for argument in slot.arguments:
-        if argument.role == "scalar":
-            arguments.append(scalars[argument.name])
-        elif argument.role == "input":
-            arguments.append(memory.input(next(offsets), shapes[argument.name], dtype))
-        else:
-            arguments.append(memory.output(next(offsets), shapes[argument.name], dtype))
-    try:
-        entries[call.implementation](*arguments)
-    except BaseException as error:  # noqa: BLE001 - an entry may raise anything, also SystemExit
-        return Reply(FrameKind.FAILED, call.nonce, _classify(error, Failure.EXCEPTION), _describe(error))
-    return Reply(FrameKind.DONE, call.nonce)
+def _keep(*weights: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """The load-time half of an implementation that names none: the weights as they are."""
+    return weights
 
 
 def _classify(error: BaseException, otherwise: Failure) -> Failure:

@@ -22,6 +22,7 @@ from typing import NoReturn
 
 from qualify.arm_plan import ArmPlan, encode_plan
 from qualify.call_memory import CallMemory, Places
+from qualify.environment import shares_core
 from qualify.protocol import (
     FRAME_BYTES,
     NONCE_BYTES,
@@ -43,6 +44,7 @@ from scoring.attempt import ChildOutcome
 
 _STOP_PATIENCE_NS = 2_000_000_000  # how long a stopped arm may take to come to rest
 _REAP_SECONDS = 10.0
+_WATCH_NS = 5_000_000  # how long an answer is watched for before the referee sleeps; most calls are shorter
 _PROMPT_PART = 10  # an answer within this part of the deadline is prompt
 _END_SECONDS = 1.0  # how long an arm that hung up may take to be dead by itself
 
@@ -81,9 +83,11 @@ class Arm(Closing):
         self.core = core
         self.identity = _process_identity(process.host_pid)
         self.calls = 0
+        self.prepare_ns = 0  # what its load-time halves took, all together
         self.last_output: tuple[Places, str] | None = None  # of the latest call, to be looked at again
         self._control = control
         self._settled_ns = 0  # its processor time when it was last stopped
+        self._watch = not shares_core(core)
         self._poll = select.poll()
         self._poll.register(control, select.POLLIN)
 
@@ -98,7 +102,7 @@ class Arm(Closing):
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setblocking(False)
         with theirs:
-            descriptors = (theirs.fileno(), memory.inputs.fd, memory.outputs.fd)
+            descriptors = (theirs.fileno(), *memory.descriptors)
             try:
                 process = zygote.spawn("arm", policy, descriptors, encode_plan(plan))
             except BaseException:
@@ -106,10 +110,11 @@ class Arm(Closing):
                 raise
         arm = cls(process, ours, memory, policy.cores[0] if policy.cores else 0)
         try:
-            reply = arm._answer(bytes.fromhex(plan.hello), deadline_ms)
-            if reply.kind is not FrameKind.READY:
-                raise ArmError("protocol", "the arm answered its start with something else than READY")
+            arm._await_message(deadline_ms)
             arm._stop()
+            arm._settle()
+            if arm._take_answer(bytes.fromhex(plan.hello)).kind is not FrameKind.READY:
+                raise ArmError("protocol", "the arm answered its start with something else than READY")
             arm._require_silence()
         except BaseException:
             arm.close()
@@ -121,9 +126,18 @@ class Arm(Closing):
 
         Raises `ArmError`.
         """
-        nonce = secrets.token_bytes(NONCE_BYTES)
         self.calls += 1
-        frame = encode_call(Call(nonce, implementation, tuple(extents), tuple(offsets)))
+        return self._run(implementation, extents, offsets, deadline_ms, prepare=False)
+
+    def prepare(self, implementation: int, extents: Sequence[int], offsets: Sequence[int], deadline_ms: int) -> int:
+        """Run the load-time half on one set of weights; the rest is as for `call`."""
+        return self._run(implementation, extents, offsets, deadline_ms, prepare=True)
+
+    def _run(
+        self, implementation: int, extents: Sequence[int], offsets: Sequence[int], deadline_ms: int, *, prepare: bool
+    ) -> int:
+        nonce = secrets.token_bytes(NONCE_BYTES)
+        frame = encode_call(Call(nonce, implementation, tuple(extents), tuple(offsets), prepare))
         self._require_silence()
         self.require_stillness()
         try:
@@ -132,9 +146,11 @@ class Arm(Closing):
             self._raise_end("the arm was gone before the call")
         started = time.monotonic_ns()
         self.process.resume()
-        reply = self._answer(nonce, deadline_ms)
+        self._await_message(deadline_ms)
         self._stop()
         elapsed = time.monotonic_ns() - started
+        self._settle()
+        reply = self._take_answer(nonce)
         self._require_silence()
         if reply.kind is not FrameKind.DONE:
             raise ArmError("protocol", "the arm answered a call with something else than DONE")
@@ -145,6 +161,7 @@ class Arm(Closing):
         self.process.resume()
         time.sleep(seconds)
         self._stop()
+        self._settle()
 
     def require_stillness(self) -> None:
         """Raise `ArmError` (protocol) when the arm is not frozen, or has run since it was."""
@@ -163,12 +180,23 @@ class Arm(Closing):
         self.memory.close()
         return child_outcome(outcome)
 
-    def _answer(self, nonce: bytes, deadline_ms: int) -> Reply:
+    def _await_message(self, deadline_ms: int) -> None:
+        """Wait until the arm sent something, or hung up. Raises `ArmError` when it does neither in time.
+
+        Waking up takes as long as a short call, so the referee watches first, where that takes nothing from the arm.
+        """
+        watched = time.monotonic_ns() + _WATCH_NS if self._watch else 0
+        while time.monotonic_ns() < watched:
+            if self._poll.poll(0):
+                return
         prompt_ms = deadline_ms // _PROMPT_PART
         if not self._poll.poll(prompt_ms):  # the core's use is read only for calls that are already slow
             use = read_use(self.process.host_pid, self.core)
             if not self._poll.poll(deadline_ms - prompt_ms):
                 self._raise_late(deadline_ms, foreign_share(use, read_use(self.process.host_pid, self.core)))
+
+    def _take_answer(self, nonce: bytes) -> Reply:
+        """Read the one message that is there; the arm is stopped by now."""
         try:
             message = self._control.recv(FRAME_BYTES + 1)
         except OSError:
@@ -197,6 +225,9 @@ class Arm(Closing):
             if time.monotonic_ns() > limit:
                 self.process.kill()
                 raise ArmError("call_deadline", "the arm did not come to rest after it was stopped")
+
+    def _settle(self) -> None:
+        """Note the processor time of the stopped arm, outside of every timed interval."""
         self._settled_ns = settled_ns(self.process.host_pid)
 
     def _require_silence(self) -> None:

@@ -14,6 +14,7 @@ class Implementation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     root: str = ""
     source: str = ""
     entry: str = ""
+    prepare: str = ""  # name of the load-time half, for slots that have one
 
     @property
     def is_stock(self) -> bool:

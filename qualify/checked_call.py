@@ -10,6 +10,7 @@ Invariants
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,10 +18,11 @@ import numpy as np
 import torch
 
 from qualify.arm_handle import Arm, ArmError
-from qualify.call_memory import Places
-from qualify.comparison import Expectation, expect, judge, locate_worst, passes, row_bounds
-from qualify.content import Content, Style
-from qualify.slots.base import DTYPES, Dimensions, Slot
+from qualify.call_memory import Places, WeightKey
+from qualify.comparison import Expectation, passes
+from qualify.content import Content, Source, Style
+from qualify.dtypes import DTYPES
+from qualify.slots.base import Dimensions, Slot, Tensors
 from scoring.attempt import CallCheck
 
 _GRACE_SECONDS = 0.15  # how long a wrong output is watched for a late change
@@ -60,10 +62,43 @@ class Inquirer:
     def __init__(self, slot: Slot, dtype: str, content: Content, *, call_deadline_ms: int) -> None:
         self._slot = slot
         self._dtype = DTYPES[dtype]
+        self._weights: dict[WeightKey, dict[str, torch.Tensor]] = {}
         self._tolerance = slot.tolerance(dtype)
         self._content = content
         self._deadline_ms = call_deadline_ms
         self._evict = torch.zeros(eviction_bytes() // 8, dtype=torch.int64)
+
+    @property
+    def weights(self) -> Mapping[WeightKey, Tensors]:
+        """The weights in use, by `Slot.weight_key`; empty for slots without."""
+        return self._weights
+
+    def renew_weights(self, cases: Sequence[Dimensions], stage: int, launch: int) -> None:
+        """Draw the weights that calls of `cases` use in one stage or launch."""
+        self._weights = {}
+        for case in cases if self._slot.weights else ():
+            key = self._slot.weight_key(case)
+            if key not in self._weights:
+                shapes = self._slot.shapes(case)
+                weights = {one.name: torch.empty(shapes[one.name], dtype=self._dtype) for one in self._slot.weights}
+                source = Source(self._content, self._content.generator("weights", stage, launch, *key))
+                self._slot.draw_weights(weights, case, source)
+                self._weights[key] = weights
+
+    def prepare(self, arm: Arm, implementations: Sequence[int], cases: Sequence[Dimensions], deadline_ms: int) -> int:
+        """Run the load-time half of what serves each case, once for each set of weights. Returns the ns it took.
+
+        Weights cannot be changed by it: they lie in memory that the arm can only read. Raises `ArmError`.
+        """
+        took = 0
+        done: set[tuple[int, WeightKey]] = set()
+        for implementation, case in zip(implementations, cases, strict=True):
+            key = self._slot.weight_key(case)
+            if key in self._weights and (implementation, key) not in done:
+                done.add((implementation, key))
+                extents = [case[name] for name in self._slot.dimensions]
+                took += arm.prepare(implementation, extents, arm.memory.weight_offsets(key), deadline_ms)
+        return took
 
     def question(
         self,
@@ -78,25 +113,30 @@ class Inquirer:
         `reuse` is an old question of the same dimensions whose memory may be overwritten.
         """
         question = reuse or self._blank(dimensions)
-        for tensor in question.inputs.values():
-            self._content.fill(tensor, style, generator)
+        self._slot.draw(question.inputs, dimensions, style, Source(self._content, generator))
         return self._answered(question, precision)
 
     def perturbed(self, question: Question, generator: np.random.Generator, precision: torch.dtype) -> Question:
         """Return `question` with some inputs changed: a private perturbation that the outputs have to follow."""
         changed = self._blank(question.dimensions)
         for name, tensor in changed.inputs.items():
-            self._content.perturb(tensor.copy_(question.inputs[name]), generator)
+            tensor.copy_(question.inputs[name])
+        self._slot.perturb(changed.inputs, question.dimensions, Source(self._content, generator))
         return self._answered(changed, precision)
 
     def _blank(self, dimensions: Dimensions) -> Question:
         shapes = self._slot.shapes(dimensions)
-        inputs = {name: torch.empty(shapes[name], dtype=self._dtype) for name in self._slot.names("input")}
+        inputs = {
+            argument.name: torch.empty(shapes[argument.name], dtype=argument.torch_dtype(self._dtype))
+            for argument in self._slot.tensors()
+            if argument.role == "input"
+        }
         answers = {name: torch.empty(shapes[name], dtype=torch.float32) for name in self._slot.names("output")}
         return Question(dimensions, inputs, answers, {}, "")
 
     def _answered(self, question: Question, precision: torch.dtype) -> Question:
-        scalars = self._slot.scalars()
+        scalars, comparator = self._slot.scalars(question.dimensions), self._slot.comparator
+        weights = self._weights.get(self._slot.weight_key(question.dimensions), {})
         rows = question.inputs[next(iter(self._slot.row_inputs))].shape[0] if self._slot.row_inputs else 1
         step = _PIECE_ROWS if self._slot.row_inputs else rows
         bounds: dict[str, list[torch.Tensor]] = {name: [] for name in question.answers}
@@ -106,12 +146,12 @@ class Inquirer:
                 name: tensor[piece] if name in self._slot.row_inputs else tensor
                 for name, tensor in question.inputs.items()
             }
-            for name, value in self._slot.reference(inputs, scalars, precision).items():
+            for name, value in self._slot.reference({**inputs, **weights}, scalars, precision).items():
                 target = question.answers[name]
                 (target[piece] if self._slot.row_inputs else target).copy_(value)
-                bounds[name].append(row_bounds(value, self._tolerance))
+                bounds[name].append(comparator.row_bounds(value, self._tolerance))
         for name, answer in question.answers.items():
-            question.expectations[name] = expect(answer, self._tolerance, torch.cat(bounds[name]))
+            question.expectations[name] = comparator.expect(answer, self._tolerance, torch.cat(bounds[name]))
         question.digest = self._content.fingerprint_inputs(question.inputs)
         return question
 
@@ -130,7 +170,7 @@ class Inquirer:
         self.look_again(arm)
         if not passes(worst):
             self._raise_wrong(arm, places, question, draws, digest)
-        if memory.guards(places, self._content) != guards:
+        if not guards.still(memory.guards(places, self._content)):
             raise ArmError("out_of_bounds", "bytes outside the output were written")
         if not memory.inputs_intact(places, question.inputs):
             raise ArmError("input_mutated", "an input changed during the call")
@@ -152,7 +192,8 @@ class Inquirer:
 
     def _judge(self, arm: Arm, places: Places, question: Question) -> int:
         figures = [
-            judge(output, question.expectations[name]) for name, output in arm.memory.outputs_in_place(places).items()
+            self._slot.comparator.judge(output, question.expectations[name])
+            for name, output in arm.memory.outputs_in_place(places).items()
         ]
         return next((figure for figure in figures if figure < 0), max(figures))
 
@@ -170,8 +211,8 @@ class Inquirer:
         shape = " ".join(f"{name}={extent}" for name, extent in question.dimensions.items())
         for name, output in arm.memory.outputs_in_place(places).items():
             expectation = question.expectations[name]
-            if not passes(judge(output, expectation)):
-                return f"{shape} {name} {locate_worst(output, expectation)}"
+            if not passes(self._slot.comparator.judge(output, expectation)):
+                return f"{shape} {name} {self._slot.comparator.locate(output, expectation)}"
         return shape
 
 

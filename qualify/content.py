@@ -2,7 +2,7 @@
 
 Invariants
 1. Every draw comes from Philox keyed with the first 16 bytes of `scoring.sealing.derive(seed, attempt, purpose,
-   indices)`, so that anyone holding the seed repeats it: purposes "bank", "key", "inputs", "places", "filler".
+   indices)`, so that anyone holding the seed repeats it: "bank", "key", "inputs", "weights", "places", "filler".
 2. Inputs of a call are the weighted sum of two windows, at fresh offsets, of one bank of N(0,1) values, scaled and
    shifted afresh. Two windows, because sums over one window could be had from prefix sums of a bank that an arm has
    seen in earlier calls; sums over products of two windows at any distance cannot.
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from qualify.slots.base import DTYPES
+from qualify.dtypes import DTYPES
 from scoring import sealing
 
 SLACK = 1 << 20  # values (and words) of freedom for the offset of a window
@@ -43,6 +43,8 @@ SCALED = Style("scaled", 5.0, 15.0)
 SMALL = Style("small", 0.01, 0.1)
 HEAVY = Style("heavy", 0.5, 2.0, cubed=True)
 ROWS = Style("rows", 0.05, 20.0, per_row=True)
+
+DENORMAL = Style("denormal", 1e-41, 1e-39)
 
 TIMED_STYLES = (NORMAL, SHIFTED, SCALED)
 ALL_STYLES = (NORMAL, SHIFTED, SCALED, HEAVY, ROWS, SMALL)
@@ -122,3 +124,45 @@ class Content:
             for index, byte in enumerate(raw[whole.numel() * 8 :].tolist()):
                 total += byte * int(self._key[index])
         return f"{total & 0xFFFF_FFFF_FFFF_FFFF:016x}"
+
+
+class Source:
+    """One named choice of an attempt's content: what a slot draws the inputs or weights of a call from."""
+
+    def __init__(self, content: Content, generator: np.random.Generator) -> None:
+        self._content = content
+        self._generator = generator
+
+    def fill(self, target: torch.Tensor, style: Style, scale: float = 1.0) -> None:
+        """Write fresh values of `style`, times `scale`, into `target` (any shape, any float dtype)."""
+        self._content.fill(target, style, self._generator)
+        if scale != 1.0:
+            target.mul_(scale)
+
+    def perturb(self, target: torch.Tensor) -> None:
+        """Change about one value in sixteen of `target` to another plausible value, at unpredictable places."""
+        self._content.perturb(target, self._generator)
+
+    def uniform(self, target: torch.Tensor, low: float, high: float) -> None:
+        """Write independent values from [low, high) into `target`."""
+        values = self._generator.random(target.numel(), dtype=np.float32)
+        target.copy_(torch.from_numpy(values).view(target.shape).mul_(high - low).add_(low))
+
+    def integers(self, target: torch.Tensor, low: int, high: int) -> None:
+        """Write independent integers from `low` to `high`, both included, into `target`."""
+        values = self._generator.integers(low, high, size=target.numel(), endpoint=True, dtype=np.int64)
+        target.copy_(torch.from_numpy(values).view(target.shape))
+
+    def choices(self, target: torch.Tensor, count: int) -> None:
+        """Write into every row of `target`, (rows, k), k different integers below `count`, in no order."""
+        rows, width = target.shape
+        keys = self._generator.random((rows, count), dtype=np.float32)
+        target.copy_(torch.from_numpy(np.argpartition(keys, width - 1, axis=1)[:, :width].copy()))
+
+    def permutation(self, target: torch.Tensor) -> None:
+        """Write the integers below its length into the vector `target`, in random order."""
+        target.copy_(torch.from_numpy(self._generator.permutation(target.numel())))
+
+    def index(self, count: int) -> int:
+        """Return one integer below `count`."""
+        return int(self._generator.integers(0, count))

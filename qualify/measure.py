@@ -76,8 +76,8 @@ class Rig:
         return time.monotonic_ns() - self.epoch_ns
 
     def start_arm(self, setup: RoleSetup, shapes: Sequence[Dimensions]) -> Arm:
-        """Fork one arm with memory for `shapes`. Raises `ArmError` and `HostError`."""
-        memory = CallMemory(self.slot, self.dtype, tuple(shapes))
+        """Fork one arm with memory for `shapes` and run its load-time half. Raises `ArmError` and `HostError`."""
+        memory = CallMemory(self.slot, self.dtype, tuple(shapes), self.inquirer.weights)
         hello = secrets.token_bytes(16).hex()
         plan = ArmPlan(self.slot.id, self.dtype, self.arena.arm_threads, hello, setup.implementations)
         deadline_ms = _START_PATIENCE * self.arena.call_deadline_ms
@@ -87,6 +87,11 @@ class Rig:
             memory.close()
             raise
         favour(arm.process.host_pid)
+        try:
+            arm.prepare_ns = self.inquirer.prepare(arm, setup.by_case, shapes, deadline_ms)
+        except BaseException:
+            arm.close()
+            raise
         return arm
 
 
@@ -113,6 +118,7 @@ def run_launch(
     """
     roles: tuple[Role, Role] = ("candidate", "baseline") if candidate_slot == 0 else ("baseline", "candidate")
     begin = rig.now_ns()
+    rig.inquirer.renew_weights(rig.cases, STAGE_NUMBER, index)
     gc.collect()
     with contextlib.ExitStack() as stack, _no_collection():
         running: dict[Role, _Running] = {}
@@ -199,7 +205,7 @@ def _record(rig: Rig, one: _Running, outcome: ChildOutcome) -> ArmRecord:
         process=one.arm.identity,
         start_ns=one.start_ns,
         ready_ns=one.ready_ns,
-        prepare_ns=0,
+        prepare_ns=one.arm.prepare_ns,
         first_call_ns=one.first_call_ns,
         warmup=tuple(one.warmup),
         outcome=outcome,

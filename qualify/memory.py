@@ -51,10 +51,9 @@ class SharedFile:
             raise
         self._bytes = torch.frombuffer(self._map, dtype=torch.uint8)
 
-    def view(self, offset: int, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
-        """Return a contiguous tensor of `shape` and `dtype` over the bytes at `offset`."""
-        size = dtype.itemsize * _elements(shape)
-        return self._bytes[offset : offset + size].view(dtype).view(shape)
+    def view(self, offset: int, shape: tuple[int, ...], dtype: torch.dtype, pad: int = 0) -> torch.Tensor:
+        """Return a row-major tensor of `shape` and `dtype` over the bytes at `offset`, `pad` elements between rows."""
+        return self._bytes.view(dtype).as_strided(shape, strides(shape, pad), offset // dtype.itemsize)
 
     def words(self, region: Region) -> torch.Tensor:
         """Return the int64 words that cover `region` (aligned down and up to 8 bytes)."""
@@ -70,24 +69,25 @@ class SharedFile:
 
 
 class ArmMemory:
-    """The same two files as the arm sees them: inputs read-only, outputs writable."""
+    """The same files as the arm sees them: inputs and weights read-only, outputs writable."""
 
-    def __init__(self, input_fd: int, output_fd: int) -> None:
-        inputs = mmap.mmap(input_fd, os.fstat(input_fd).st_size, mmap.MAP_SHARED | mmap.MAP_POPULATE, mmap.PROT_READ)
+    def __init__(self, input_fd: int, output_fd: int, weight_fd: int = -1) -> None:
+        self._inputs = _map_readonly(input_fd)
         outputs = mmap.mmap(output_fd, os.fstat(output_fd).st_size, mmap.MAP_SHARED | mmap.MAP_POPULATE)
-        with warnings.catch_warnings():
-            # torch warns that it cannot protect read-only buffers; here the kernel does.
-            warnings.simplefilter("ignore")
-            self._inputs = _Views(torch.frombuffer(inputs, dtype=torch.uint8))
         self._outputs = _Views(torch.frombuffer(outputs, dtype=torch.uint8))
+        self._weights = _map_readonly(weight_fd) if weight_fd >= 0 else self._inputs
 
     def input(self, offset: int, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
         """Return a read-only zero-copy tensor over the inputs."""
         return self._inputs.at(offset, shape, dtype)
 
-    def output(self, offset: int, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
-        """Return a writable zero-copy tensor over the outputs."""
-        return self._outputs.at(offset, shape, dtype)
+    def weight(self, offset: int, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+        """Return a read-only zero-copy tensor over the weights."""
+        return self._weights.at(offset, shape, dtype)
+
+    def output(self, offset: int, shape: tuple[int, ...], dtype: torch.dtype, pad: int = 0) -> torch.Tensor:
+        """Return a writable zero-copy tensor over the outputs, with `pad` elements between rows."""
+        return self._outputs.at(offset, shape, dtype, pad)
 
 
 class _Views:
@@ -97,20 +97,35 @@ class _Views:
         self._raw = raw
         self._typed: dict[torch.dtype, torch.Tensor] = {}
 
-    def at(self, offset: int, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+    def at(self, offset: int, shape: tuple[int, ...], dtype: torch.dtype, pad: int = 0) -> torch.Tensor:
         whole = self._typed.get(dtype)
         if whole is None:
             whole = self._typed[dtype] = self._raw.view(dtype)  # whole pages: every item size divides them
-        strides, step = [], 1
-        for extent in reversed(shape):
-            strides.append(step)
-            step *= extent
-        return whole.as_strided(shape, strides[::-1], offset // dtype.itemsize)
+        return whole.as_strided(shape, strides(shape, pad), offset // dtype.itemsize)
 
 
-def tensor_bytes(shape: tuple[int, ...], dtype: torch.dtype) -> int:
-    """Return the size in bytes of a contiguous tensor."""
-    return _elements(shape) * dtype.itemsize
+def _map_readonly(descriptor: int) -> _Views:
+    size = os.fstat(descriptor).st_size
+    mapping = mmap.mmap(descriptor, size, mmap.MAP_SHARED | mmap.MAP_POPULATE, mmap.PROT_READ)
+    with warnings.catch_warnings():
+        # torch warns that it cannot protect read-only buffers; here the kernel does.
+        warnings.simplefilter("ignore")
+        return _Views(torch.frombuffer(mapping, dtype=torch.uint8))
+
+
+def strides(shape: tuple[int, ...], pad: int = 0) -> tuple[int, ...]:
+    """Return row-major strides, in elements, with `pad` elements after every row of the last axis."""
+    steps, step = [], 1
+    for extent in reversed(shape):
+        steps.append(step)
+        step = step * extent + (pad if len(steps) == 1 else 0)
+    return tuple(reversed(steps))
+
+
+def tensor_bytes(shape: tuple[int, ...], dtype: torch.dtype, pad: int = 0) -> int:
+    """Return the size in bytes of a row-major tensor, the padding after its last row included."""
+    elements = _elements((*shape[:-1], shape[-1] + pad)) if shape else 1
+    return elements * dtype.itemsize
 
 
 def _elements(shape: tuple[int, ...]) -> int:

@@ -32,6 +32,7 @@ class FrameKind(enum.IntEnum):
     CALL = 2  # referee -> arm: run one implementation once
     DONE = 3  # arm -> referee: the entry returned
     FAILED = 4  # arm -> referee: the entry, or loading it, failed
+    PREPARE = 5  # referee -> arm: run the load-time half of one implementation on one set of weights
 
 
 class Failure(enum.IntEnum):
@@ -45,12 +46,16 @@ class Failure(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call: which implementation, the extents in the slot's order, and where each tensor lies (bytes)."""
+    """One call: which implementation, the extents in the slot's order, and where each tensor lies (bytes).
+
+    With `prepare`, the tensors are one set of weights and its load-time half runs instead.
+    """
 
     nonce: bytes
     implementation: int
     extents: tuple[int, ...]
     offsets: tuple[int, ...]
+    prepare: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +81,8 @@ def encode_call(call: Call) -> bytes:
         raise ValueError("call does not fit a frame")
     extents = (*call.extents, *(0,) * (DIMENSIONS_MAX - len(call.extents)))
     offsets = (*call.offsets, *(0,) * (TENSORS_MAX - len(call.offsets)))
-    head = _HEAD.pack(_MAGIC, FrameKind.CALL, call.implementation, 0, call.nonce)
+    kind = FrameKind.PREPARE if call.prepare else FrameKind.CALL
+    head = _HEAD.pack(_MAGIC, kind, call.implementation, 0, call.nonce)
     return _pad(head + _CALL.pack(len(call.extents), len(call.offsets), *extents, *offsets))
 
 
@@ -85,12 +91,12 @@ def decode_call(frame: bytes) -> Call:
     if len(frame) != FRAME_BYTES:
         raise ValueError("not a frame")
     magic, kind, implementation, _, nonce = _HEAD.unpack_from(frame)
-    if magic != _MAGIC or kind != FrameKind.CALL:
+    if magic != _MAGIC or kind not in (FrameKind.CALL, FrameKind.PREPARE):
         raise ValueError("not a call frame")
     n_extents, n_offsets, *numbers = _CALL.unpack_from(frame, _HEAD.size)
     extents = tuple(numbers[:n_extents])
     offsets = tuple(numbers[DIMENSIONS_MAX : DIMENSIONS_MAX + n_offsets])
-    return Call(nonce, implementation, extents, offsets)
+    return Call(nonce, implementation, extents, offsets, kind == FrameKind.PREPARE)
 
 
 def encode_reply(reply: Reply) -> bytes:

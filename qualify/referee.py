@@ -27,7 +27,7 @@ from qualify.arm_plan import BUNDLE_MOUNT, INCUMBENT_MOUNT
 from qualify.call_memory import words_needed
 from qualify.checked_call import Inquirer
 from qualify.content import Content
-from qualify.correctness import STAGE, CorrectnessCase, plan_cases, run_case
+from qualify.correctness import STAGE, STAGE_NUMBER, CorrectnessCase, plan_cases, run_case
 from qualify.measure import Rig, RoleError, RoleSetup, run_launch
 from qualify.request import AttemptRequest, stock_digest
 from qualify.routing import candidate_variant, route_candidate, route_incumbent
@@ -191,6 +191,7 @@ def _check_correctness(
     shapes = [case.dimensions for case in cases]
     routes = route_candidate(rig.slot, rig.dtype, CPU_ARCHITECTURE, shapes, docket.candidate.report, None)
     setup = RoleSetup(routes.implementations, routes.by_case, _policy(docket, rig.core, "candidate"))
+    rig.inquirer.renew_weights(shapes, STAGE_NUMBER, 0)
     try:
         with rig.start_arm(setup, shapes) as arm:
             findings.layers = arm.process.layers

@@ -54,7 +54,7 @@ def route_candidate(
         if variant is None:
             chosen.append(_incumbent(slot, dtype, architecture, case, incumbent, INCUMBENT_MOUNT))
         else:
-            chosen.append(Implementation(BUNDLE_MOUNT, variant.source, variant.entry))
+            chosen.append(Implementation(BUNDLE_MOUNT, variant.source, variant.entry, variant.prepare or ""))
             reached.add(f"{variant.slot}/{variant.variant}")
     return _routes(chosen, tuple(sorted(reached)))
 
@@ -76,7 +76,7 @@ def _incumbent(
     slot: Slot, dtype: str, architecture: str, case: Dimensions, incumbent: IntakeReport | None, mount: str
 ) -> Implementation:
     variant = candidate_variant(slot, dtype, architecture, case, incumbent) if incumbent is not None else None
-    return STOCK if variant is None else Implementation(mount, variant.source, variant.entry)
+    return STOCK if variant is None else Implementation(mount, variant.source, variant.entry, variant.prepare or "")
 
 
 def _routes(chosen: Sequence[Implementation], variants: tuple[str, ...]) -> Routes:

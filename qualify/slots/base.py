@@ -2,11 +2,11 @@
 
 Invariants
 1. Arguments are positional and ordered; the arm builds them from extents and offsets alone.
-2. Outputs are allocated by the validator, contiguous, of the call's dtype, disjoint from every input. The return
-   value of an entry is ignored.
+2. Outputs are allocated by the validator, row-major, disjoint from every input. The return value of an entry is
+   ignored.
 3. The reference is written independently of the stock implementation and runs in a wider precision.
-4. An output passes only when every element is within `element` of the expected one AND every row's error norm is
-   within `row` of the row's norm (and `peak` of its largest element), so a tolerance cannot be spent everywhere.
+4. A slot with weights has a load-time half: `prepare(*weights)` runs once for each set of weights, sees nothing else,
+   and what it returns is handed to every call as the argument of role "prepared".
 """
 
 from __future__ import annotations
@@ -19,43 +19,35 @@ from typing import ClassVar, Literal
 
 import torch
 
+from qualify.comparison import ROWS, STANDARD_TOLERANCES, Comparator, Tolerance
+from qualify.content import NORMAL, Source, Style
+from qualify.dtypes import FIXED_DTYPES
+
 STOCK_ROOT = Path(__file__).resolve().parent / "stock"
 
 Dimensions = Mapping[str, int]
 Tensors = Mapping[str, torch.Tensor]
+Scalar = float | int | bool
 
-DTYPES: Mapping[str, torch.dtype] = {
-    "bfloat16": torch.bfloat16,
-    "float16": torch.float16,
-    "float32": torch.float32,
-}
+Role = Literal["input", "output", "scalar", "weight", "prepared"]
 
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """One positional argument of an entry."""
+    """One positional argument of an entry, or of `prepare` for the role "weight".
+
+    dtype   "" for the dtype of the call, else a fixed one: "float32" or "int32"
+    pad     elements between two rows of an output that belong to nobody; its last axis has unit stride
+    """
 
     name: str
-    role: Literal["input", "output", "scalar"]
+    role: Role
+    dtype: str = ""
+    pad: int = 0
 
-
-@dataclass(frozen=True, slots=True)
-class Tolerance:
-    """Bounds for one dtype; all relative figures are fractions of the expected value."""
-
-    absolute: float  # element: |got - expected| <= absolute + relative * |expected|
-    relative: float
-    row: float  # row: ||got - expected|| <= row * ||expected|| + peak * max |expected| + row_floor * sqrt(row length)
-    peak: float  # room for the roundings of a row that one element dominates
-    row_floor: float  # what rounding of the smallest representable values may cost one element
-
-
-# Row bounds leave room for three roundings of the output, and for nothing else.
-STANDARD_TOLERANCES: Mapping[str, Tolerance] = {
-    "bfloat16": Tolerance(0.02, 0.02, 0.005, 0.008, 1e-38),
-    "float16": Tolerance(0.01, 0.01, 0.0008, 0.0015, 6e-8),
-    "float32": Tolerance(1e-5, 1e-5, 2e-6, 2e-6, 1e-38),
-}
+    def torch_dtype(self, call: torch.dtype) -> torch.dtype:
+        """Return the dtype of this tensor in a call whose dtype is `call`."""
+        return FIXED_DTYPES[self.dtype] if self.dtype else call
 
 
 class Slot(ABC):
@@ -64,14 +56,18 @@ class Slot(ABC):
     id: ClassVar[str]
     arguments: ClassVar[tuple[Argument, ...]]
     stock: ClassVar[tuple[str, str]]  # file below `STOCK_ROOT` and entry of what an engine runs today
+    stock_prepare: ClassVar[str] = ""  # its load-time half, in the same file
     dimensions: ClassVar[tuple[str, ...]]  # names of the extents, in the order the control channel carries them
     count_dimensions: ClassVar[tuple[str, ...]] = ("num_tokens",)  # extents that hidden shapes jitter
     row_inputs: ClassVar[frozenset[str]] = frozenset()  # inputs of which row i alone decides row i of every output
     catalog_shapes: ClassVar[tuple[Mapping[str, int], ...]]  # public shapes of the correctness stage
+    weights: ClassVar[tuple[Argument, ...]] = ()  # arguments of `prepare`, in order
+    weight_dimensions: ClassVar[tuple[str, ...]] = ()  # the extents that name one set of weights
+    comparator: ClassVar[Comparator] = ROWS
 
     @abstractmethod
     def shapes(self, dimensions: Dimensions) -> dict[str, tuple[int, ...]]:
-        """Return the shape of every tensor argument."""
+        """Return the shape of every tensor argument, weights included."""
 
     @abstractmethod
     def descriptor(self, dimensions: Dimensions) -> dict[str, int | str]:
@@ -79,25 +75,45 @@ class Slot(ABC):
 
     @abstractmethod
     def reference(
-        self, inputs: Tensors, scalars: Mapping[str, float], precision: torch.dtype
+        self, inputs: Tensors, scalars: Mapping[str, Scalar], precision: torch.dtype
     ) -> dict[str, torch.Tensor]:
-        """Return the expected outputs as float32, computed in `precision` from the rounded inputs."""
+        """Return the expected outputs as float32, computed in `precision` from the rounded inputs and weights."""
 
-    def scalars(self) -> dict[str, float]:
-        """Return the scalar arguments of every call."""
+    def scalars(self, dimensions: Dimensions) -> dict[str, Scalar]:  # noqa: ARG002 - most slots have none
+        """Return the scalar arguments of a call."""
         return {}
+
+    def draw(self, inputs: Tensors, dimensions: Dimensions, style: Style, source: Source) -> None:  # noqa: ARG002
+        """Fill fresh inputs of one call."""
+        for tensor in inputs.values():
+            source.fill(tensor, style)
+
+    def draw_weights(self, weights: Tensors, dimensions: Dimensions, source: Source) -> None:  # noqa: ARG002
+        """Fill one set of weights."""
+        for tensor in weights.values():
+            source.fill(tensor, NORMAL)
+
+    def perturb(self, inputs: Tensors, dimensions: Dimensions, source: Source) -> None:  # noqa: ARG002
+        """Change some values of every input that carries values, in place, to other legal ones."""
+        for tensor in inputs.values():
+            if tensor.is_floating_point():
+                source.perturb(tensor)
 
     def tolerance(self, dtype: str) -> Tolerance:
         """Return the bounds for `dtype`."""
         return STANDARD_TOLERANCES[dtype]
 
-    def names(self, role: Literal["input", "output", "scalar"]) -> tuple[str, ...]:
+    def names(self, role: Role) -> tuple[str, ...]:
         """Return the argument names of one role, in call order."""
         return tuple(argument.name for argument in self.arguments if argument.role == role)
 
-    def tensor_names(self) -> tuple[str, ...]:
-        """Return the tensor arguments in call order; offsets on the control channel follow it."""
-        return tuple(argument.name for argument in self.arguments if argument.role != "scalar")
+    def tensors(self) -> tuple[Argument, ...]:
+        """Return the tensor arguments of a call in order; offsets on the control channel follow it."""
+        return tuple(argument for argument in self.arguments if argument.role in ("input", "output"))
+
+    def weight_key(self, dimensions: Dimensions) -> tuple[int, ...]:
+        """Return what names the set of weights that a call of `dimensions` uses."""
+        return tuple(dimensions[name] for name in self.weight_dimensions)
 
 
 def live_descriptor(slot: Slot, dimensions: Dimensions, dtype: str, architecture: str) -> dict[str, int | str]:

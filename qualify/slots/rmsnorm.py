@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import torch
 
-from qualify.slots.base import Argument, Dimensions, Slot, Tensors
+from qualify.slots.base import Argument, Dimensions, Scalar, Slot, Tensors
 
 EPSILON = 1e-6
 
@@ -47,11 +47,11 @@ class RmsNorm(Slot):
             "hidden_dim": dimensions["hidden_dim"],
         }
 
-    def scalars(self) -> dict[str, float]:
+    def scalars(self, dimensions: Dimensions) -> dict[str, Scalar]:  # noqa: ARG002 - the same for every call
         return {"eps": EPSILON}
 
     def reference(
-        self, inputs: Tensors, scalars: Mapping[str, float], precision: torch.dtype
+        self, inputs: Tensors, scalars: Mapping[str, Scalar], precision: torch.dtype
     ) -> dict[str, torch.Tensor]:
         x = inputs["x"].to(precision)
         mean_square = torch.linalg.vector_norm(x, dim=-1, keepdim=True).square_().div_(x.shape[-1])

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import torch
 
-from qualify.slots.base import Argument, Dimensions, Slot, Tensors
+from qualify.slots.base import Argument, Dimensions, Scalar, Slot, Tensors
 
 
 class SiluAndMul(Slot):
@@ -43,7 +43,7 @@ class SiluAndMul(Slot):
     def reference(
         self,
         inputs: Tensors,
-        scalars: Mapping[str, float],  # noqa: ARG002 - this slot has none
+        scalars: Mapping[str, Scalar],  # noqa: ARG002 - this slot has none
         precision: torch.dtype,
     ) -> dict[str, torch.Tensor]:
         x = inputs["x"]

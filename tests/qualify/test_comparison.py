@@ -7,8 +7,7 @@ import math
 import pytest
 import torch
 
-from qualify.comparison import expect, judge, locate_worst, passes
-from qualify.slots.base import STANDARD_TOLERANCES
+from qualify.comparison import ROWS, STANDARD_TOLERANCES, passes
 from scoring.attempt import AT_BOUND, NON_FINITE
 
 BF16 = STANDARD_TOLERANCES["bfloat16"]
@@ -22,7 +21,7 @@ def sample(rows: int = 300, width: int = 700) -> torch.Tensor:
 def test_a_rounded_copy_passes() -> None:
     """Rounding to the dtype of the call is far inside the bounds."""
     expected = sample()
-    figure = judge(expected.to(torch.bfloat16), expect(expected, BF16))
+    figure = ROWS.judge(expected.to(torch.bfloat16), ROWS.expect(expected, BF16))
     assert passes(figure)
     assert 0 < figure < AT_BOUND // 2
 
@@ -33,10 +32,10 @@ def test_one_non_finite_element_fails(value: float) -> None:
     expected = sample()
     got = expected.clone()
     got[299, 699] = value
-    figure = judge(got, expect(expected, BF16))
+    figure = ROWS.judge(got, ROWS.expect(expected, BF16))
     assert figure == NON_FINITE
     assert not passes(figure)
-    worst = locate_worst(got, expect(expected, BF16))
+    worst = ROWS.locate(got, ROWS.expect(expected, BF16))
     assert (worst.row, worst.column) == (299, 699)
 
 
@@ -45,8 +44,8 @@ def test_one_wrong_element_fails_and_is_named() -> None:
     expected = sample()
     got = expected.clone()
     got[123, 45] += 0.5
-    assert not passes(judge(got, expect(expected, BF16)))
-    worst = locate_worst(got, expect(expected, BF16))
+    assert not passes(ROWS.judge(got, ROWS.expect(expected, BF16)))
+    worst = ROWS.locate(got, ROWS.expect(expected, BF16))
     assert (worst.row, worst.column) == (123, 45)
     assert "row=123 column=45" in str(worst)
 
@@ -57,21 +56,21 @@ def test_the_tolerance_cannot_be_spent_on_every_element() -> None:
     got = expected * 1.015
     element = ((got - expected).abs() / (0.02 + 0.02 * expected)).max()
     assert element < 1
-    assert not passes(judge(got, expect(expected, BF16)))
-    assert "row_error=" in str(locate_worst(got, expect(expected, BF16)))
+    assert not passes(ROWS.judge(got, ROWS.expect(expected, BF16)))
+    assert "row_error=" in str(ROWS.locate(got, ROWS.expect(expected, BF16)))
 
 
 def test_rows_of_small_values_are_not_swallowed_by_the_absolute_bound() -> None:
     """Zeros do not pass for outputs smaller than the absolute tolerance."""
     expected = sample() * 1e-4
-    assert not passes(judge(torch.zeros_like(expected), expect(expected, BF16)))
+    assert not passes(ROWS.judge(torch.zeros_like(expected), ROWS.expect(expected, BF16)))
 
 
 def test_exact_zeros_are_expected_where_the_reference_is_zero() -> None:
     """A row of zeros passes only as zeros."""
     expected = torch.zeros(4, 16)
-    assert judge(torch.zeros(4, 16), expect(expected, BF16)) == 0
-    assert not passes(judge(torch.full((4, 16), 1e-3), expect(expected, BF16)))
+    assert ROWS.judge(torch.zeros(4, 16), ROWS.expect(expected, BF16)) == 0
+    assert not passes(ROWS.judge(torch.full((4, 16), 1e-3), ROWS.expect(expected, BF16)))
 
 
 def test_the_figure_is_one_million_at_the_bound() -> None:
@@ -81,4 +80,4 @@ def test_the_figure_is_one_million_at_the_bound() -> None:
     for error, good in ((0.0199, True), (0.0201, False)):
         got = expected.clone()
         got[0, 0] = error
-        assert passes(judge(got, expect(expected, BF16))) is good
+        assert passes(ROWS.judge(got, ROWS.expect(expected, BF16))) is good

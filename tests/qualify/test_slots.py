@@ -10,24 +10,30 @@ import torch
 
 from config.arena import known_arenas, load_arena
 from config.errors import ConfigurationError
-from qualify.comparison import expect, judge, passes
-from qualify.content import ALL_STYLES, NORMAL, Content, Style
-from qualify.slots.base import DTYPES, STOCK_ROOT, Slot, live_descriptor
+from qualify.comparison import passes
+from qualify.content import ALL_STYLES, NORMAL, Content, Source, Style
+from qualify.dtypes import DTYPES
+from qualify.slots.base import STOCK_ROOT, Slot, live_descriptor
 from qualify.slots.registry import SLOTS, find_slot
 
 Arguments = list[torch.Tensor | float]
 CONTENT = Content(bytes(32), "admission", dtype="float32", elements=1 << 20, words=1 << 10)
 
 
+def extents(slot: Slot) -> dict[str, int]:
+    """Return small extents that are no multiples of anything."""
+    return {name: {"num_tokens": 13}.get(name, 384) for name in slot.dimensions}
+
+
 def question(slot: Slot, dtype: str, style: Style) -> tuple[Arguments, dict[str, torch.Tensor], torch.Tensor]:
     """Return the arguments of one call, its inputs by name, and the expected output."""
     generator = CONTENT.generator("admission", sum(style.name.encode()))
-    shapes = slot.shapes({name: {"num_tokens": 13}.get(name, 384) for name in slot.dimensions})
+    dimensions = extents(slot)
+    shapes = slot.shapes(dimensions)
     inputs = {name: torch.empty(shapes[name], dtype=DTYPES[dtype]) for name in slot.names("input")}
-    for tensor in inputs.values():
-        CONTENT.fill(tensor, style, generator)
+    slot.draw(inputs, dimensions, style, Source(CONTENT, generator))
     out = torch.randn(shapes["out"], generator=torch.Generator().manual_seed(3)).to(DTYPES[dtype])
-    scalars = slot.scalars()
+    scalars = slot.scalars(dimensions)
     by_role = {"input": inputs, "output": {"out": out}, "scalar": scalars}
     arguments = [by_role[argument.role][argument.name] for argument in slot.arguments]
     expected = slot.reference(inputs, scalars, torch.float64)["out"]
@@ -63,8 +69,9 @@ def test_stock_passes_its_own_reference(slot: Slot, style: Style, dtype: str) ->
     source, entry = slot.stock
     runpy.run_path(str(STOCK_ROOT / source))[entry](*arguments)
     for precision in (torch.float64, torch.float32):
-        wanted = slot.reference(inputs, slot.scalars(), precision)["out"]
-        assert passes(judge(output(slot, arguments), expect(wanted, slot.tolerance(dtype))))
+        wanted = slot.reference(inputs, slot.scalars(extents(slot)), precision)["out"]
+        expectation = slot.comparator.expect(wanted, slot.tolerance(dtype))
+        assert passes(slot.comparator.judge(output(slot, arguments), expectation))
     assert expected.dtype == torch.float32
 
 
@@ -76,7 +83,8 @@ def test_controls_fail(slot: Slot, style: Style, control: str) -> None:
     arguments, inputs, expected = question(slot, "bfloat16", style)
     out = output(slot, arguments)
     CONTROLS[control](out, inputs["x"], expected)
-    assert not passes(judge(out, expect(expected, slot.tolerance("bfloat16"))))
+    expectation = slot.comparator.expect(expected, slot.tolerance("bfloat16"))
+    assert not passes(slot.comparator.judge(out, expectation))
 
 
 def test_the_references_agree_with_values_worked_out_by_hand() -> None:

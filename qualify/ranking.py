@@ -1,0 +1,59 @@
+"""Judging an output of which only the ranking inside each row is used: scores of blocks to be selected.
+
+Invariants
+1. A score that is expected to be minus infinity (nothing in the block is visible) has to be minus infinity, and no
+   other may be; NaN or plus infinity fail. A kernel that looks at what is masked is wrong whatever it ranks first.
+2. Of the `k` blocks a row would select, the mean overlap over rows is at least `mean`, and no row's is below `row`. A
+   block whose expected score ties with the last expected one counts as selected: which of equals is taken is free.
+3. Rows with no more than `k` visible blocks are decided by rule 1 alone.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from qualify.comparison import Comparator, Expectation, Tolerance, WorstElement, in_ppm
+from scoring.attempt import NON_FINITE
+
+
+class TopK(Comparator):
+    """The `k` largest scores of every row are the right ones."""
+
+    def __init__(self, k: int, mean: float, row: float) -> None:
+        self.k = k
+        self.mean = mean
+        self.row = row
+
+    def row_bounds(self, expected: torch.Tensor, tolerance: Tolerance) -> torch.Tensor:
+        """Return the lowest score of every row that still is among its `k` best, less what rounding may move it."""
+        rows = expected.reshape(-1, expected.shape[-1])
+        last = rows.topk(min(self.k, rows.shape[-1]), dim=-1).values[:, -1]
+        return last - tolerance.row * torch.where(last.isfinite(), last.abs(), 0.0)
+
+    def judge(self, got: torch.Tensor, expectation: Expectation) -> int:
+        """Return how much of the allowed misses was used, in ppm, or `NON_FINITE`."""
+        rows, expected = got.reshape(expectation.expected.shape).to(torch.float32), expectation.expected
+        if bool((rows.isnan() | (rows == torch.inf)).any()) or not torch.equal(rows.isneginf(), expected.isneginf()):
+            return NON_FINITE
+        overlap = self._overlap(rows, expectation)
+        mean = (1.0 - float(overlap.mean())) / (1.0 - self.mean)
+        row = (1.0 - float(overlap.min())) / (1.0 - self.row)
+        return in_ppm(max(mean, row))
+
+    def locate(self, got: torch.Tensor, expectation: Expectation) -> WorstElement:
+        """Return the first score that breaks rule 1, else the worst choice of the worst row."""
+        rows, expected = got.reshape(expectation.expected.shape).to(torch.float32), expectation.expected
+        odd = rows.isnan() | (rows == torch.inf) | (rows.isneginf() != expected.isneginf())
+        if bool(odd.any()):
+            row, column = divmod(int(odd.view(-1).to(torch.uint8).argmax()), rows.shape[-1])
+        else:
+            row = int(self._overlap(rows, expectation).argmin())
+            chosen = rows[row].topk(min(self.k, rows.shape[-1])).indices
+            column = int(chosen[expected[row, chosen].argmin()])
+        bound = float(expectation.row_bound[row])
+        return WorstElement(row, column, float(expected[row, column]), float(rows[row, column]), bound)
+
+    def _overlap(self, rows: torch.Tensor, expectation: Expectation) -> torch.Tensor:
+        chosen = rows.topk(min(self.k, rows.shape[-1]), dim=-1).indices
+        right = expectation.expected.gather(-1, chosen) >= expectation.row_bound[:, None]
+        return right.to(torch.float32).mean(dim=-1)
