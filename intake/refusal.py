@@ -49,6 +49,11 @@ class Findings:
     def __bool__(self) -> bool:
         return bool(self._items)
 
+    @property
+    def is_full(self) -> bool:
+        """Whether further refusals are dropped, so that nothing need be spent on them."""
+        return len(self._items) >= self._limit
+
     def add(self, code: str, message: str, *, hint: str = "", path: str = "", line: int = 0) -> None:
         """Record one refusal at `path:line` (no location when `path` is empty)."""
         location = SourceLocation(path, line) if path else None

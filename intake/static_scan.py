@@ -181,7 +181,8 @@ class _Scanner:
         if self._modules.is_local(root):
             return
         if root not in IMPORTS:
-            hint = nearest(root, IMPORTS) or "A kernel needs torch, triton, cutlass, numpy and plain helpers only."
+            hint = "" if self._findings.is_full else nearest(root, IMPORTS)
+            hint = hint or "A kernel needs torch, triton, cutlass, numpy and plain helpers only."
             self._refuse("SCAN_IMPORT", f"the module {clip(root)} may not be imported.", node, hint)
         elif problem := path_problem(dotted):
             self._refuse("SCAN_IMPORT", f"{problem}.", node)

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from config.errors import ErrorDocument, IntakeError
+from config.limits import INTAKE
+from intake import static_scan
 from intake.closure import LocalModules
 from intake.refusal import Findings
 from intake.static_scan import check_reexports, scan_module
@@ -214,3 +216,10 @@ def test_every_breach_is_reported_once_with_its_line() -> None:
 def test_sources_made_to_exhaust_the_scan_are_refused(source: str) -> None:
     """Depth and size are bounded before they cost anything."""
     assert scan(source)[0].code in ("PYTHON_TOO_COMPLEX", "PYTHON_SYNTAX")
+
+
+def test_a_flood_of_unknown_imports_costs_no_flood_of_hints(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once the list of findings is full, nothing more is spent on them."""
+    asked: list[str] = []
+    monkeypatch.setattr(static_scan, "nearest", lambda word, _: asked.append(word) or "")
+    assert len(scan("".join(f"import unknown{index}\n" for index in range(1000)))) == len(asked) == INTAKE.findings
