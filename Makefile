@@ -31,6 +31,9 @@ test: lint ## everything CI runs
 hostile: $(STAMP) ## every cheat of tests/hostile against intake and the referee
 	PYTHONPATH=. $(BIN)/python -m tests.hostile.run
 
+fuzz: $(STAMP) ## every parser of hostile bytes, FUZZ_SECONDS=60 in all; failing inputs are kept in .fuzz/
+	$(BIN)/python -m tests.fuzz.run
+
 bench: $(STAMP) ## the numbers of benchmarks/, written to benchmarks/results/ (about half an hour)
 	@for file in benchmarks/*.py; do echo "== $$file"; PYTHONPATH=. $(BIN)/python $$file || exit 1; done
 
@@ -39,4 +42,4 @@ docs: $(STAMP) ## regenerate the generated pages of docs/
 	$(BIN)/python -m config.target_reference > docs/targets.md
 
 clean: ## remove the environment and caches
-	rm -rf $(VENV) .demo .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .demo .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache .fuzz

@@ -91,7 +91,7 @@ def canonical_value(field: str, value: object) -> Value:
         return text
     text = text.lower().replace("-", "_")
     if field == "architecture" and text.startswith("sm_"):
-        return "sm" + text[len("sm_") :]
+        return "sm" + text[len("sm_") :].lstrip("_")
     return _VALUE_ALIASES.get(field, {}).get(text, text)
 
 

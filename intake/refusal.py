@@ -15,6 +15,7 @@ from config.errors import Blame, ErrorDocument, IntakeError, SourceLocation
 from config.limits import INTAKE
 
 _T = TypeVar("_T")
+_SENTENCE = 1000  # characters of one message, and of one hint
 
 
 class BundleRefused(IntakeError):  # noqa: N818 - says what happened
@@ -61,9 +62,12 @@ class Findings:
 
     def take(self, error: IntakeError) -> None:
         """Record an error that was raised elsewhere."""
-        if len(self._items) < self._limit and str(error) not in self._seen:
-            self._seen.add(str(error))
-            self._items.append(error)
+        if self.is_full:
+            return
+        short = _shortened(error)
+        if str(short) not in self._seen:
+            self._seen.add(str(short))
+            self._items.append(short)
 
     def attempt(self, check: Callable[[], _T]) -> _T | None:
         """Return what `check` returns, or record the `IntakeError` it raises and return None."""
@@ -81,6 +85,16 @@ class Findings:
         """Raise `BundleRefused` for the first finding, if there is one."""
         if self._items:
             raise BundleRefused(self._items[0], self.documents())
+
+
+def _shortened(error: IntakeError) -> IntakeError:
+    """Return an error whose texts are short, whatever names of the bundle they hold: 200 of them are one answer."""
+    message, hint = (
+        text if len(text) <= _SENTENCE else text[: _SENTENCE - 1] + "\u2026" for text in (error.message, error.hint)
+    )
+    if message == error.message and hint == error.hint:
+        return error
+    return IntakeError(error.code, message, hint=hint, blame=error.blame, location=error.location)
 
 
 def clip(text: str, limit: int = 80) -> str:

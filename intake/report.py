@@ -16,6 +16,8 @@ import msgspec
 
 from config.canonical import CanonicalJsonError, canonical_json, read_json
 from config.errors import ErrorDocument, IntakeError
+from intake.parts import Part
+from intake.refusal import clip
 
 SCHEMA = "cacheon.intake-report.v1"
 
@@ -52,7 +54,9 @@ class IntakeReport(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     features: tuple[str, ...] = ()
     variants: tuple[ResolvedVariant, ...] = ()
     fingerprint: str = ""
-    pieces: tuple[str, ...] = ()  # one digest per implementation row, sorted; equal pieces are equal implementations
+    fingerprint_version: int = 0  # prints of different versions say nothing about each other
+    pieces: tuple[str, ...] = ()  # digests of the implementations, sorted; equal pieces do equal work
+    parts: tuple[Part, ...] = ()  # what the fingerprint was made of, heaviest first
     files: tuple[FileEntry, ...] = ()
     closure: tuple[str, ...] = ()  # Python files that an entry can reach, in path order
     findings: tuple[ErrorDocument, ...] = ()
@@ -82,7 +86,7 @@ def decode_report(data: bytes) -> IntakeReport:
     try:
         report = msgspec.convert(read_json(data, require_canonical=True), IntakeReport)
     except (CanonicalJsonError, msgspec.ValidationError) as error:
-        raise IntakeError("REPORT_MALFORMED", f"an intake report is malformed: {error}.") from error
+        raise IntakeError("REPORT_MALFORMED", f"an intake report is malformed: {clip(str(error), 200)}.") from error
     if report.schema != SCHEMA:
-        raise IntakeError("REPORT_MALFORMED", f"an intake report has the unknown schema {report.schema!r}.")
+        raise IntakeError("REPORT_MALFORMED", f"an intake report has the unknown schema {clip(report.schema)}.")
     return report

@@ -6,18 +6,23 @@ Invariants
 2. PAX records may only name the member (`path`) or carry facts that are ignored (times, owners, comments, extended
    attributes). A key that could change what or how much is read (`size`, `linkpath`, sparse maps, `hdrcharset`) is
    refused, also in global headers.
-3. A name that an extension header replaces is not looked at: tools leave a copy there that is cut in mid-character.
+3. Every number of a header is a number, also those that mean nothing here: other readers end the archive, without a
+   word, at the first header that they cannot read.
+4. A name that an extension header replaces is not looked at: tools leave a copy there that is cut in mid-character.
 """
 
 from __future__ import annotations
 
 import zlib
+from functools import lru_cache
 from typing import NamedTuple
 
 from config.errors import IntakeError
 from intake.refusal import clip
 
 BLOCK = 512
+# Mode, owner, group, time and the two device numbers.
+_NUMBERS = (slice(100, 108), slice(108, 116), slice(116, 124), slice(136, 148), slice(329, 337), slice(337, 345))
 _IGNORED_KEYS = frozenset(
     {
         "atime",
@@ -78,6 +83,8 @@ def parse_header(block: bytes, name_override: str | None = None) -> Member | Ext
     posix = magic == b"ustar\x0000"
     if not posix and magic != b"ustar  \x00":
         raise _malformed("a header is not in ustar, PAX or GNU format", "Run tar with --format=ustar.")
+    if not all(_is_number(block[place]) for place in _NUMBERS):
+        raise _malformed("a header holds a number that is none")
     size = _octal(block[124:136], "size")
     kind = block[156:157]
     if kind in (b"x", b"g", b"L"):
@@ -157,6 +164,12 @@ def _records(content: bytes) -> list[tuple[str, bytes]]:
 def _sum(half: bytes) -> int:
     """Return the sum of at most 256 bytes: the low half of Adler-32, which wraps only above that, and is faster."""
     return zlib.adler32(half, 0) & 0xFFFF
+
+
+@lru_cache(256)
+def _is_number(field: bytes) -> bool:
+    """Say whether readers agree that a field is a number: octal, absent, or binary as GNU tar writes large ones."""
+    return field[0] in (0x80, 0xFF) or not field.strip(b" \x00").strip(b"01234567")
 
 
 def _octal(field: bytes, what: str) -> int:

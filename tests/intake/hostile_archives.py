@@ -243,6 +243,12 @@ GZIP: dict[str, Row] = {
     ),
 }
 
+
+def with_number(offset: int, text: bytes) -> bytes:
+    """Return a tar.gz whose second header has this text in one of the fields that mean nothing here."""
+    return tar(A, header(b"w/b", fields={offset: text}), member("w/c"))
+
+
 STRUCTURE: dict[str, Row] = {
     "nothing in gzip": (lambda: gzip.compress(b""), TRUNCATED),
     "text in gzip": (lambda: gzip.compress(b"hello"), TRUNCATED),
@@ -296,6 +302,13 @@ SIZES: dict[str, Row] = {
     "size of 8 GiB": (partial(with_size, b"77777777777\x00"), LARGE),
     "size without a terminator": (partial(with_size, b"777777777777"), LARGE),
     "extension size of 8 GiB": (partial(with_size, b"77777777777\x00", b"x"), LARGE),
+}
+
+# Python's tarfile ends an archive without a word at such a header, and other readers go on.
+NUMBERS: dict[str, Row] = {
+    f"{field} {label}": (partial(with_number, offset, text), MALFORMED)
+    for field, offset in {"mode": 100, "owner": 108, "group": 116, "time": 136, "device": 329}.items()
+    for label, text in {"of letters": b"rw-r--r", "not octal": b"0000008", "negative": b"-000001"}.items()
 }
 
 KINDS: dict[str, Row] = {
@@ -445,7 +458,7 @@ NAMES: dict[str, Row] = (
     }
 )
 
-HOSTILE: dict[str, Row] = {**GZIP, **STRUCTURE, **SIZES, **KINDS, **EXTENSIONS, **NAMES}
+HOSTILE: dict[str, Row] = {**GZIP, **STRUCTURE, **SIZES, **NUMBERS, **KINDS, **EXTENSIONS, **NAMES}
 
 
 def _sixteen_and_one() -> bytes:

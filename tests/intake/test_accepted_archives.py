@@ -104,7 +104,7 @@ def odd(**fields: bytes) -> bytes:
     [
         odd(mode=b"0006777\x00"),
         odd(mode=b"\xff" * 8),
-        odd(uid=b"\x80\x00\x00\x00\x00\x4c\x4b\x40", gid=b"-000001\x00"),
+        odd(uid=b"\x80\x00\x00\x00\x00\x4c\x4b\x40"),
         odd(mtime=b"\xff" * 12),
         odd(linkname=b"/etc/passwd", uname=b"root\x00\xff", device=b"7777777\x00"),
         tar(pax(record(b"comment", b"0" * 40), kind=b"g"), member("w/a")),
