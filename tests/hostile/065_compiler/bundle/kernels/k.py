@@ -1,0 +1,13 @@
+import torch
+
+
+def honest(x, out):
+    d = out.shape[-1]
+    out.copy_(torch.nn.functional.silu(x[..., :d]) * x[..., d:])
+
+
+compiled = torch.compile(honest)
+
+
+def silu_and_mul(x, out):
+    compiled(x, out)
