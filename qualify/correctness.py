@@ -44,7 +44,7 @@ def plan_cases(
     for public in slot.catalog_shapes:
         hidden = _jittered(slot, public, generator)
         shape = hidden if reaches(hidden) else public
-        if reaches(shape) and _elements(slot, shape) <= _ELEMENTS_MAX:
+        if reaches(shape) and elements(slot, shape) <= _ELEMENTS_MAX:
             shapes.append(shape)
     shapes += [shape for shape in workload if reaches(shape)]
     order = content.generator("styles").permutation(len(ALL_STYLES))
@@ -75,7 +75,8 @@ def _jittered(slot: Slot, public: Dimensions, generator: np.random.Generator) ->
     return hidden
 
 
-def _elements(slot: Slot, dimensions: Dimensions) -> int:
+def elements(slot: Slot, dimensions: Dimensions) -> int:
+    """Return how many elements the tensors of one call have."""
     total = 0
     for shape in slot.shapes(dimensions).values():
         size = 1

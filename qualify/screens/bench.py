@@ -1,0 +1,183 @@
+"""The bench: everything that the screens of one attempt share, fixed before the first arm starts.
+
+Invariants
+1. All screens of one attempt draw from one sealed seed and run on one core that no other attempt of this machine uses.
+2. What ends a screen is recorded once, as an incident, and its code is the one that grading gives that incident. A
+   fault of the baseline or of the machine leaves the screen undecided; it is never charged to the candidate.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+import msgspec
+
+from config.canonical import domain_digest
+from qualify import environment
+from qualify.arm_handle import ArmError
+from qualify.call_memory import words_needed
+from qualify.checked_call import Inquirer
+from qualify.content import Content
+from qualify.correctness import CorrectnessCase, plan_cases
+from qualify.docket import Docket, open_docket
+from qualify.measure import Rig, RoleError, RoleSetup
+from qualify.request import AttemptRequest
+from qualify.routing import Routes, route_candidate
+from qualify.sandbox.client import Zygote
+from qualify.screens.base import Emit, Examined, Facts, Matter, ScreenReceipt, make_receipt
+from qualify.screens.hints import hint_for
+from qualify.subjects import CPU_ARCHITECTURE
+from scoring import sealing
+from scoring.attempt import Environment, Incident, Launch, Role, StageRecord
+from scoring.incidents import consequence
+
+Ending = Literal["decided", "launches", "time", "incident"]
+PlanCases = Callable[[Docket, Content], list[CorrectnessCase]]
+PRELOAD = ("torch", "qualify.arm")  # of the fork server that arms come from
+
+
+@dataclass(slots=True)
+class Findings:
+    """What the attempt has seen so far."""
+
+    stages: list[StageRecord] = field(default_factory=list)
+    launches: list[Launch] = field(default_factory=list)
+    incidents: list[Incident] = field(default_factory=list)
+    layers: tuple[str, ...] = ()
+    ending: Ending = "launches"
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What stood fixed when the bench was taken: clocks, load and the sealed seed."""
+
+    started_unix_ns: int
+    load_before: str
+    seed: bytes
+    commitment: str
+
+
+@dataclass(slots=True)
+class Bench:
+    """One attempt in progress; the subject of the screens that run arms."""
+
+    docket: Docket
+    opening: Opening
+    rig: Rig
+    routes: Routes  # of the workload's shapes
+    cases: tuple[CorrectnessCase, ...]
+    emit: Emit
+    findings: Findings = field(default_factory=Findings)
+
+    def setup(self, role: Role, routes: Routes) -> RoleSetup:
+        """Return what the arms of `role` run when `routes` say which implementation serves which shape."""
+        return RoleSetup(routes.implementations, routes.by_case, self.docket.policy(role, self.rig.core))
+
+    def case_routes(self) -> Routes:
+        """Return the routes of the correctness cases, all of which reach the candidate."""
+        shapes = [case.dimensions for case in self.cases]
+        return route_candidate(
+            self.rig.slot, self.rig.dtype, CPU_ARCHITECTURE, shapes, self.docket.candidate.report, None
+        )
+
+    def environment(self) -> Environment:
+        """Return the record of the machine as it is now."""
+        arena = self.docket.arena
+        opening, findings, waived = self.opening, self.findings, self.docket.request.waive
+        return environment.describe(self.rig.core, opening.load_before, findings.layers, waived, arena.timing_method)
+
+    def receipt(self, screen: str, examine: Callable[[Bench], Examined]) -> ScreenReceipt:
+        """Run one screen's examination and return its receipt; what an arm did wrong is recorded as an incident."""
+        begin = time.monotonic_ns()
+        try:
+            found = examine(self)
+        except ArmError as fault:
+            found = self.blame(screen, -1, "candidate", fault)
+        except RoleError as error:
+            found = self.blame(error.stage, error.launch, error.role, error.fault)
+        return make_receipt(screen, found, self._matter(), time.monotonic_ns() - begin)
+
+    def blame(self, stage: str, launch: int, role: Role, fault: ArmError, facts: Facts | None = None) -> Examined:
+        """Record what ended the attempt and return what it means for the screen it happened in."""
+        incident = Incident(stage, launch, role, fault.kind, fault.detail, fault.outcome)
+        self.findings.incidents.append(incident)
+        self.findings.ending = "incident"
+        meaning = consequence(incident)
+        return Examined(
+            "failed" if meaning.outcome == "FAIL" else "undecided",
+            meaning.reason,
+            facts=facts or {},
+            code=meaning.code,
+            blame=meaning.blame.value,
+            hint=hint_for(meaning.code),
+        )
+
+    def _matter(self) -> Matter:
+        docket = self.docket
+        return Matter(
+            content_hash=docket.candidate.content_hash,
+            target_id=docket.target.id,
+            arena_digest=docket.arena.digest,
+            incumbent_digest=docket.incumbent_digest,
+            environment_digest=environment_digest(self.environment()),
+        )
+
+
+@contextlib.contextmanager
+def occupy_bench(
+    request: AttemptRequest,
+    emit: Emit,
+    fork_server: Zygote | None = None,
+    *,
+    seed: bytes | None = None,
+    plan: PlanCases | None = None,
+) -> Iterator[Bench]:
+    """Take the bench for one attempt: open the docket, wait for the core, seal a seed, start a fork server.
+
+    `fork_server` is a running one started with `PRELOAD`, when the caller has it. `seed` and `plan` are for a miner's
+    own runs, which may repeat a seed or choose their cases; an attempt never gives them.
+    Raises what `open_docket` raises, and `HostError` for a machine that is not fit.
+    """
+    docket = open_docket(request)
+    core = environment.choose_core(request.arm_cores)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(environment.exclusive(core))
+        epoch_ns, opening = time.monotonic_ns(), _seal(request.attempt_id, seed)
+        emit({"event": "sealed", "commitment": opening.commitment})
+        stack.enter_context(environment.measuring(core))
+        zygote = fork_server or stack.enter_context(Zygote.start(preload=PRELOAD))
+        planner = Content(opening.seed, request.attempt_id, dtype=docket.dtype, elements=1, words=1)
+        cases = plan(docket, planner) if plan else plan_cases(docket.slot, planner, docket.shapes, docket.reaches)
+        rig = _build_rig(docket, opening.seed, cases, zygote, core, epoch_ns)
+        routes = route_candidate(
+            docket.slot, docket.dtype, CPU_ARCHITECTURE, docket.shapes, docket.candidate.report, docket.incumbent_report
+        )
+        yield Bench(docket, opening, rig, routes, tuple(cases), emit)
+
+
+def _seal(attempt_id: str, seed: bytes | None) -> Opening:
+    seed = secrets.token_bytes(sealing.SEED_BYTES) if seed is None else seed
+    return Opening(time.time_ns(), environment.load_average(), seed, sealing.commitment(seed, attempt_id))
+
+
+def _build_rig(
+    docket: Docket, seed: bytes, cases: list[CorrectnessCase], zygote: Zygote, core: int, epoch_ns: int
+) -> Rig:
+    slot, dtype, arena = docket.slot, docket.dtype, docket.arena
+    elements, words = words_needed(slot, dtype, (*docket.shapes, *(case.dimensions for case in cases)))
+    content = Content(seed, docket.request.attempt_id, dtype=dtype, elements=elements, words=words)
+    inquirer = Inquirer(slot, dtype, content, call_deadline_ms=arena.call_deadline_ms)
+    return Rig(arena, slot, dtype, docket.shapes, zygote, content, inquirer, core, epoch_ns)
+
+
+def environment_digest(record: Environment) -> str:
+    """Return the identity of a machine's record, without what changes from minute to minute or with the first arm."""
+    lasting = msgspec.to_builtins(record)
+    for name in ("load_before", "load_after", "layers_present"):
+        del lasting[name]
+    return domain_digest("cacheon.environment", lasting)

@@ -1,0 +1,83 @@
+"""correctness: one fresh arm of the candidate, many shapes and distributions, before anything is timed.
+
+Invariants
+1. The first fault decides and is the one that is recorded.
+2. A miner's own run may ask for every case all the same (`every_case`). Then a fault that leaves the next case
+   meaningful is told and a fresh arm goes on; it changes nothing about the first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from qualify.arm_handle import ArmError
+from qualify.correctness import run_case
+from qualify.screens.base import Examined, ScreenReceipt
+from qualify.screens.bench import Bench
+from scoring.attempt import AT_BOUND
+
+_CASE_FAULTS = frozenset({"wrong_output", "not_executed", "raised"})  # the next case may fare differently
+
+
+@dataclass(frozen=True, slots=True)
+class Correctness:
+    """The correctness screen."""
+
+    every_case: bool = False
+    name: str = "correctness"
+
+    def run(self, bench: Bench, /) -> ScreenReceipt:
+        """Ask every case twice and check every answer."""
+        return bench.receipt(self.name, self._examine)
+
+    def _examine(self, bench: Bench) -> Examined:
+        asked, first = _ask_from(bench, 0)
+        fault = first
+        while self.every_case and fault is not None and fault.kind in _CASE_FAULTS and asked < len(bench.cases):
+            asked, fault = _ask_from(bench, asked)
+        if first is not None:
+            raise first
+        worst = max(check.worst_ppm for record in bench.findings.stages for check in record.checks)
+        calls = sum(len(record.checks) for record in bench.findings.stages)
+        share = f"{worst * 100 / AT_BOUND:.0f} %"
+        facts = {"cases": len(bench.cases), "calls": calls, "worst_ppm": worst}
+        return Examined("passed", f"{calls} calls answered right; the worst error is {share} of its bound", facts)
+
+
+def _ask_from(bench: Bench, start: int) -> tuple[int, ArmError | None]:
+    """Ask a fresh arm the cases from `start` on, up to the first fault.
+
+    Returns the case to go on with, and the fault.
+    """
+    routes, rig = bench.case_routes(), bench.rig
+    index = start
+    try:
+        with rig.start_arm(bench.setup("candidate", routes), [case.dimensions for case in bench.cases]) as arm:
+            bench.findings.layers = arm.process.layers
+            for index in range(start, len(bench.cases)):
+                implementation, case = routes.by_case[index], bench.cases[index]
+                record = run_case(rig.inquirer, rig.content, arm, implementation, rig.dtype, case, index)
+                bench.findings.stages.append(record)
+                _tell(bench, index, worst_ppm=max(check.worst_ppm for check in record.checks))
+            rig.inquirer.look_again(arm)
+    except ArmError as fault:
+        _tell(bench, index, kind=fault.kind, detail=fault.detail)
+        return index + 1, fault
+    return len(bench.cases), None
+
+
+def _tell(bench: Bench, index: int, *, worst_ppm: int = 0, kind: str = "", detail: str = "") -> None:
+    """Emit what became of one case: `kind` is an incident's, empty for a case that is right."""
+    case = bench.cases[index]
+    bench.emit(
+        {
+            "event": "stage",
+            "index": index,
+            "count": len(bench.cases),
+            "shape": dict(case.dimensions),
+            "style": case.style.name,
+            "worst_ppm": worst_ppm,
+            "kind": kind,
+            "detail": detail,
+        }
+    )
