@@ -49,7 +49,7 @@ GRAPH = "cuda_graph"
 _LISTS = {"dtypes": "dtype", "architectures": "architecture", "quant": "quant"}
 _BOUNDS = ("max_last_dim", "min_num_tokens", "max_num_tokens")
 _INERT = ("model", "model_profile", "provenance")  # read by nobody here; other tools keep notes in them
-_KEYS = ("capabilities", "graph_safe", *_LISTS, *_BOUNDS, *_INERT)
+METADATA_KEYS = ("capabilities", "graph_safe", *_LISTS, *_BOUNDS, *_INERT)
 
 
 class Domain(msgspec.Struct, frozen=True):
@@ -150,8 +150,9 @@ def check_metadata(value: object) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise IntakeError("METADATA_MALFORMED", "the metadata is not a JSON object.")
     for key in value:
-        if key not in _KEYS:
-            raise IntakeError("METADATA_UNKNOWN_KEY", f"unknown metadata key {clip(key)}.", hint=nearest(key, _KEYS))
+        if key not in METADATA_KEYS:
+            hint = nearest(key, METADATA_KEYS)
+            raise IntakeError("METADATA_UNKNOWN_KEY", f"unknown metadata key {clip(key)}.", hint=hint)
     for key in _LISTS:
         items = value.get(key, [])
         if not isinstance(items, list) or not all(isinstance(item, str) and item.strip() for item in items):

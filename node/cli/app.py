@@ -80,6 +80,42 @@ def demo(
 
 
 @app.command(rich_help_panel=MINER)
+def init(
+    folder: Annotated[str, typer.Argument(metavar="DIR", help="Folder to make; one that exists has to be empty.")],
+    target: Annotated[
+        str, typer.Option("--target", metavar="T", help="What the bundle competes for; `cacheon targets` lists it.")
+    ],
+    bundle_id: Annotated[
+        str | None,
+        typer.Option("--bundle-id", metavar="ID", help="Default: from the folder's name.", show_default=False),
+    ] = None,
+    dtype: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--dtype", metavar="NAME", help="Take calls of this dtype; may be repeated. Default: all.",
+            show_default=False,
+        ),
+    ] = None,
+    architecture: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--architecture", metavar="NAME", help="Run on this architecture; may be repeated. Default: all.",
+            show_default=False,
+        ),
+    ] = None,
+    json: options.Json = False,
+) -> None:
+    """Make a new bundle for a target: correct kernels in plain torch, to be made faster.
+
+    It passes `cacheon scan` as it is; where this release cannot run the target yet, FEATURE_NOT_SERVED is all it finds.
+    """
+    from node.cli.actions.init import run
+
+    dtypes, architectures = tuple(dtype or ()), tuple(architecture or ())
+    run(folder, target, bundle_id=bundle_id, dtypes=dtypes, architectures=architectures, as_json=json)
+
+
+@app.command(rich_help_panel=MINER)
 def scan(bundle: options.Bundle, json: options.Json = False) -> int:
     """Find everything a validator would refuse about a bundle, with file and line.
 
@@ -283,6 +319,19 @@ def targets(json: options.Json = False) -> None:
     from node.cli.actions.targets import run
 
     run(as_json=json)
+
+
+@app.command(rich_help_panel=LOOKUP)
+def slots(
+    slot: Annotated[
+        str | None, typer.Argument(metavar="SLOT", help="A slot's id. Default: list all.", show_default=False)
+    ] = None,
+    json: options.Json = False,
+) -> None:
+    """Describe the calls that kernels serve: arguments, dtypes, what a row may say, which targets hold them."""
+    from node.cli.actions.slots import run
+
+    run(slot, as_json=json)
 
 
 @config_app.command("show")
