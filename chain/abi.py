@@ -33,6 +33,7 @@ class Storage(_Name):
 
     ACCOUNT = "System.Account"
     EVENTS = "System.Events"
+    TIMESTAMP = "Timestamp.Now"
     NETWORKS_ADDED = "SubtensorModule.NetworksAdded"
     SUBNETWORK_SIZE = "SubtensorModule.SubnetworkN"
     SUBNET_OWNER = "SubtensorModule.SubnetOwner"

@@ -1,8 +1,8 @@
 """The node: the one place where its parts are put together.
 
 Invariants
-1. Nothing serves before everything that can be checked was checked: settings, torch, arena, wallet, state folder,
-   sandbox, chain, registration. Each missing thing is one error, and leaves nothing behind.
+1. Nothing serves before everything that `cacheon doctor` requires was checked: settings, machine, torch, wallet, state
+   folder, isolation, chain, registration. Each missing thing is one error, and leaves nothing behind.
 2. On start, interrupted jobs go back to where they can be picked up, before any service runs.
 3. SIGTERM and SIGINT stop the node within seconds: services are cancelled, children killed, the store closed. What was
    interrupted is picked up at the next start. A second signal stops at once.
@@ -27,6 +27,10 @@ from config.settings import Settings
 from config.target_catalog import load_catalog
 from intake.fetch import ArchiveFetcher, FetchPolicy
 from intake.publish import sweep_staging
+from node.doctor.chain import ChainReady
+from node.doctor.configuration import require_arena, require_state_dir, require_waivers
+from node.doctor.disk import layout_of
+from node.doctor.wallet import require_hotkey
 from node.services import selfcheck
 from node.services.arena_copy import keep_arena
 from node.services.context import NodeContext, worker_digest
@@ -38,7 +42,6 @@ from node.services.publication import PublicationService
 from node.services.qualification import QualificationService
 from node.services.receipts import ReceiptBook
 from node.services.reveals import RevealsService
-from node.services.selfcheck import ChainReady
 from node.services.settlement import SettlementService
 from node.services.supervisor import Service, supervise_all
 from node.store.engine import Store
@@ -72,21 +75,20 @@ async def run_node(
 
 async def _serve(settings: Settings, ready: asyncio.Event | None) -> None:
     """Check everything, then serve until cancelled; leaves nothing open however it ends."""
-    selfcheck.check_settings(settings)
-    selfcheck.check_torch()
-    catalog = load_catalog()
-    arena = selfcheck.check_arena(settings, catalog)
-    signer = selfcheck.check_wallet(settings)
-    layout = StateLayout.at(settings.state_dir)
+    require_state_dir(settings)
     async with contextlib.AsyncExitStack() as parts:
+        screener = IntakeRunner(waive=require_waivers(settings))
+        parts.push_async_callback(asyncio.to_thread, screener.close)
+        await selfcheck.check_host(settings, screener)
+        catalog = load_catalog()
+        arena = require_arena(settings, catalog)
+        signer = require_hotkey(settings)
+        layout = layout_of(settings)
         store = await parts.enter_async_context(_opened(layout))
         worker = await asyncio.to_thread(worker_digest, arena)
         arena_path = await asyncio.to_thread(keep_arena, arena, layout.arenas)
         context = NodeContext(settings, layout, store, arena, catalog, worker, arena_path)
         receipts = await asyncio.to_thread(ReceiptBook.open, layout)
-        screener = IntakeRunner(waive=settings.sandbox.waive)
-        parts.push_async_callback(asyncio.to_thread, screener.close)
-        await asyncio.to_thread(selfcheck.check_sandbox, screener)
         client = ChainClient.from_settings(settings.chain, runtime_cache_dir=layout.runtime_cache)
         parts.push_async_callback(client.close)
         chain = await selfcheck.check_chain(settings, client, signer)
@@ -136,7 +138,7 @@ async def _resume(context: NodeContext, chain: ChainReady) -> None:
     started = {
         "version": metadata.version("cacheon"), "pid": os.getpid(), "arena": arena.id, "arena_digest": arena.digest,
         "worker": context.worker, "waived": list(context.settings.sandbox.waive), "hotkey": chain.hotkey,
-        "spec_version": chain.spec_version,
+        "spec_version": chain.spec_version, "uid": chain.uid, "validator_permit": chain.validator_permit,
     }
     await store.write(append_event, "node.started", "", started)
     structlog.get_logger().info(

@@ -255,6 +255,17 @@ def devnet(
     return run(port=port, block_time=block_time, finality_lag=finality_lag, state=state, genesis=genesis)
 
 
+@app.command(rich_help_panel=OPERATOR)
+def doctor(config: options.Config = None, json: options.Json = False) -> int:
+    """Look at this machine, and with -c at a node's settings, and say what keeps the node from working.
+
+    Each line is PASS, WARN, FAIL or SKIP, with what was seen and the fix. Exit code 6 exactly when a node would refuse.
+    """
+    from node.cli.actions.doctor import run
+
+    return run(config, as_json=json)
+
+
 @node_app.command("run")
 def node_run(
     config: Annotated[str, typer.Option("--config", "-c", metavar="FILE", help="Settings file (TOML).")],

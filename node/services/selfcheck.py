@@ -1,96 +1,62 @@
-"""What must hold before the node serves, cheapest first; each missing thing is one error.
+"""What must hold before the node serves: exactly the required checks of `cacheon doctor`, and nothing else.
 
 Invariants
-1. Nothing is changed by looking: no extrinsic, no file outside the state folder.
-2. The machine is checked before the chain, so that a broken installation is named even while the chain is away.
+1. There is no second list: the host is asked by the doctor's own checks, the chain by the doctor's own `reach`.
+2. Nothing is changed by looking: no extrinsic, and nothing stays in the state folder.
+3. The machine is checked before the chain, so that a broken installation is named even while the chain is away.
 """
 
 from __future__ import annotations
 
-import importlib.util
+import asyncio
+from collections.abc import Iterable
 
-import msgspec
+import structlog
 
-from chain.blocks import BlockRef
 from chain.client import ChainClient
-from chain.metagraph import read_metagraph
 from chain.signer import Signer
-from chain.wallet import load_hotkey, require_registered
-from config.arena import Arena, load_arena
-from config.errors import ConfigurationError, HostError, IntakeError
+from config.errors import InternalError
 from config.settings import Settings
-from config.target_catalog import TargetCatalog
+from node.doctor.chain import DEADLINE_SECONDS, ChainReady, reach
+from node.doctor.check import Finding, State, Subject
+from node.doctor.checks import HOST_CHECKS
+from node.doctor.run import run_checks, timed_out
 from qualify.intake_runner import IntakeRunner
 
-
-class ChainReady(msgspec.Struct, frozen=True):
-    """A chain that can be served: which one, where its finalized head is, and the node's registered key there."""
-
-    genesis_hash: str
-    spec_version: int
-    head: BlockRef
-    hotkey: str
+REQUIRED = tuple(check for check in HOST_CHECKS if check.required)
 
 
-def check_settings(settings: Settings) -> None:
-    """Raise `ConfigurationError` (STATE_DIR_MISSING) when no state folder is set."""
-    if not settings.state_dir:
-        raise ConfigurationError(
-            "STATE_DIR_MISSING", "`state_dir` is not set",
-            hint="give the node a folder of its own in the settings file, CACHEON_STATE_DIR or a flag",
-        )
+async def check_host(settings: Settings, screener: IntakeRunner) -> None:
+    """Ask everything that is required of this machine, its settings, wallet and state folder.
 
-
-def check_torch() -> None:
-    """Raise `HostError` (TORCH_MISSING) unless attempts will find torch. Nothing is imported."""
-    if importlib.util.find_spec("torch") is None:
-        raise HostError(
-            "TORCH_MISSING", "torch is not installed beside this node",
-            hint="install it into the same environment: pip install torch",
-        )
-
-
-def check_arena(settings: Settings, catalog: TargetCatalog) -> Arena:
-    """Load the configured arena and check it against the catalog.
-
-    Raises `ConfigurationError`: ARENA_NOT_FOUND, ARENA_INVALID, ARENA_TARGET_UNKNOWN.
+    Warnings are logged. Raises the error of the first thing that is missing, of any family but the chain's.
     """
-    arena = load_arena(settings.qualify.arena)
-    for workload in arena.workloads:
-        if catalog.find(workload.target) is None:
-            raise ConfigurationError(
-                "ARENA_TARGET_UNKNOWN", f"arena {arena.id} measures {workload.target!r}, which is no registered target",
-                hint=f"registered targets: {', '.join(sorted(catalog.targets))}",
-            )
-    return arena
+    report = await run_checks(REQUIRED, Subject(settings, screener=screener))
+    _log_warnings(line.finding for line in report.lines)
+    report.raise_first()
 
 
 async def check_chain(settings: Settings, client: ChainClient, signer: Signer) -> ChainReady:
-    """Connect and check subnet and registration.
+    """Connect and check metadata, subnet and registration.
 
-    Raises `NetworkError` and `ChainError` of the client, and `WalletError` (HOTKEY_NOT_REGISTERED).
-    """
-    await client.open()
-    identity = await client.probe()
-    head = await client.finalized_head()
-    netuid = settings.chain.netuid
-    await client.require_subnet(netuid, head)
-    require_registered(await read_metagraph(client, netuid, head), signer.ss58_address)
-    return ChainReady(identity.genesis_hash, identity.spec_version, head, signer.ss58_address)
-
-
-def check_sandbox(runner: IntakeRunner) -> None:
-    """Screen bytes that are no archive: the refusal must come out of a sandboxed child.
-
-    Raises `HostError` (SANDBOX_LAYER_MISSING and others of `qualify.sandbox`) and `InternalError` when none can run.
+    Raises `NetworkError` and `ChainError` of the client, `WalletError` (HOTKEY_NOT_REGISTERED) and `HostError`
+    (CHECK_TIMEOUT).
     """
     try:
-        runner.run(b"no archive", "0" * 64)
-    except IntakeError:
-        return  # the child lived, looked and said no
+        reached = await asyncio.wait_for(reach(settings, client, signer.ss58_address), DEADLINE_SECONDS)
+    except TimeoutError as error:
+        raise timed_out("chain", DEADLINE_SECONDS) from error
+    _log_warnings(reached.findings)
+    for finding in reached.findings:
+        if finding.error is not None:
+            raise finding.error
+    if reached.ready is None:
+        raise InternalError("CHECK_FAILED", "the chain was not looked at to the end, and nothing says why")
+    return reached.ready
 
 
-def check_wallet(settings: Settings) -> Signer:
-    """Load the node's hotkey. Raises `WalletError`."""
-    chain = settings.chain
-    return load_hotkey(chain.wallet_path, chain.wallet, chain.hotkey)
+def _log_warnings(findings: Iterable[Finding]) -> None:
+    log = structlog.get_logger()
+    for finding in findings:
+        if finding.state is State.WARN:
+            log.warning("node.doubtful", check=finding.name, seen=finding.seen, fix=finding.fix)

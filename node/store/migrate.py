@@ -22,17 +22,27 @@ _FOLDER = Path(__file__).parent / "migrations"
 
 def upgrade(connection: Connection, revision: str = "head") -> None:
     """Upgrade the database behind `connection`, by default to the newest schema. Raises `HostError` (STORE_TOO_NEW)."""
-    config = Config()
-    config.set_main_option("script_location", str(_FOLDER).replace("%", "%%"))
-    config.set_main_option("path_separator", "os")
-    script = ScriptDirectory.from_config(config)
-    current = MigrationContext.configure(connection).get_current_revision()
-    if current == script.get_current_head():
+    config = _config()
+    if require_known(connection) == ScriptDirectory.from_config(config).get_current_head():
         return
-    if current is not None and current not in {revision.revision for revision in script.walk_revisions()}:
+    config.attributes["connection"] = connection
+    command.upgrade(config, revision)
+
+
+def require_known(connection: Connection) -> str:
+    """Return the schema's revision, "" for an empty database. Raises `HostError` (STORE_TOO_NEW)."""
+    current = MigrationContext.configure(connection).get_current_revision() or ""
+    known = {script.revision for script in ScriptDirectory.from_config(_config()).walk_revisions()}
+    if current and current not in known:
         raise HostError(
             "STORE_TOO_NEW", f"the state folder was written by a newer release (schema {current})",
             hint="run that release, or use another `state_dir`",
         )
-    config.attributes["connection"] = connection
-    command.upgrade(config, revision)
+    return current
+
+
+def _config() -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(_FOLDER).replace("%", "%%"))
+    config.set_main_option("path_separator", "os")
+    return config
