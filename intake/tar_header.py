@@ -21,8 +21,6 @@ from config.errors import IntakeError
 from intake.refusal import clip
 
 BLOCK = 512
-# Mode, owner, group, time and the two device numbers.
-_NUMBERS = (slice(100, 108), slice(108, 116), slice(116, 124), slice(136, 148), slice(329, 337), slice(337, 345))
 _IGNORED_KEYS = frozenset(
     {
         "atime",
@@ -83,7 +81,7 @@ def parse_header(block: bytes, name_override: str | None = None) -> Member | Ext
     posix = magic == b"ustar\x0000"
     if not posix and magic != b"ustar  \x00":
         raise _malformed("a header is not in ustar, PAX or GNU format", "Run tar with --format=ustar.")
-    if not all(_is_number(block[place]) for place in _NUMBERS):
+    if not (_are_numbers(block[100:124], 8) and _are_numbers(block[136:148], 12) and _are_numbers(block[329:345], 8)):
         raise _malformed("a header holds a number that is none")
     size = _octal(block[124:136], "size")
     kind = block[156:157]
@@ -148,7 +146,7 @@ def _records(content: bytes) -> list[tuple[str, bytes]]:
     offset = 0
     while offset < len(content):
         blank = content.find(b" ", offset, offset + 8)
-        digits = content[offset : max(blank, offset)]
+        digits = content[offset:blank] if blank > 0 else b""
         if not digits.isdigit() or digits.startswith(b"0"):
             raise _malformed("an extension record has no length")
         end = offset + int(digits)
@@ -167,9 +165,13 @@ def _sum(half: bytes) -> int:
 
 
 @lru_cache(256)
-def _is_number(field: bytes) -> bool:
-    """Say whether readers agree that a field is a number: octal, absent, or binary as GNU tar writes large ones."""
-    return field[0] in (0x80, 0xFF) or not field.strip(b" \x00").strip(b"01234567")
+def _are_numbers(fields: bytes, width: int) -> bool:
+    """Say whether readers agree that fields are numbers: octal, absent, or binary as GNU tar writes large ones."""
+    for start in range(0, len(fields), width):
+        field = fields[start : start + width]
+        if field[0] not in (0x80, 0xFF) and field.strip(b" \x00").strip(b"01234567"):
+            return False
+    return True
 
 
 def _octal(field: bytes, what: str) -> int:
