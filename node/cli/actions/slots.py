@@ -60,7 +60,7 @@ class SlotRow(msgspec.Struct, frozen=True):
     """One slot as `--json` shows it.
 
     `prepare` is "" without a load-time half. `reports` are the fields that a live call has beside the common ones, none
-    while nothing measures the slot; `scalars` are those that a direct-artifact row may specialize on. `served` says
+    where that is not settled; `scalars` are those that a direct-artifact row may specialize on. `served` says
     whether this build measures entries of the slot.
     """
 
