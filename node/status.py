@@ -17,6 +17,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from config.errors import HostError, NotFoundError
 from node.jobs import FINAL
+from node.readiness import Conditions, Readiness, Reason, judge_readiness
 from node.store.crown_rows import CrownRow, all_crowns
 from node.store.engine import reader_engine
 from node.store.evidence_rows import AttemptRow
@@ -108,7 +109,11 @@ class PublicationStatus(msgspec.Struct, frozen=True):
 
 
 class NodeStatus(msgspec.Struct, frozen=True):
-    """The whole picture. `running_pid` is 0 when no node holds the folder; `epoch` -1 before any publication."""
+    """The whole picture. `running_pid` is 0 when no node holds the folder; `epoch` -1 before any publication.
+
+    `ready` and `reasons` are judged by `node.readiness` from what the state folder tells; the age of the newest block
+    is not in it. The permit is that of the last start.
+    """
 
     schema: str
     state_dir: str
@@ -129,12 +134,15 @@ class NodeStatus(msgspec.Struct, frozen=True):
     waived: tuple[str, ...]
     events: int
     events_head: str
+    ready: bool = False
+    reasons: tuple[Reason, ...] = ()
 
 
 class _Started(msgspec.Struct):
     arena: str = ""
     arena_digest: str = ""
     waived: tuple[str, ...] = ()
+    validator_permit: bool | None = None
 
 
 def read_status(state_dir: str | Path) -> NodeStatus:
@@ -180,6 +188,7 @@ def _read(connection: Connection, layout: StateLayout) -> NodeStatus:
     publications = tuple(_publication(connection, layout, view) for view in publication_views(connection))
     weights = next((one.entries for one in reversed(publications) if one.status == "confirmed"), ())
     count, head = events_head(connection)
+    readiness = _readiness(started, running=holder is not None)
     return NodeStatus(
         schema=STATUS_SCHEMA,
         state_dir=str(layout.root),
@@ -200,6 +209,15 @@ def _read(connection: Connection, layout: StateLayout) -> NodeStatus:
         waived=started.waived,
         events=count,
         events_head=head,
+        ready=readiness.ready,
+        reasons=readiness.reasons,
+    )
+
+
+def _readiness(started: _Started, *, running: bool) -> Readiness:
+    # A node that has started was registered then; its permit may come and go later, which only its log tells.
+    return judge_readiness(
+        Conditions(running=running, waived_layers=started.waived, validator_permit=started.validator_permit)
     )
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from node.cli.actions.regrade import bound_text
 from node.cli.output import Output, facts, table
 from node.cli.resolve import resolve_state
+from node.readiness import Reason, ReasonName
 from node.status import CrownStatus, NodeStatus, SubmissionStatus, read_status
 
 if TYPE_CHECKING:
@@ -28,13 +29,19 @@ def _show(console: Console, status: NodeStatus) -> None:
         ("submissions", counts),
         ("weights", _publication_text(status)),
     ]
-    if status.waived:
-        rows.append(("waived isolation", ", ".join(status.waived)))
+    if status.running_pid:
+        rows.insert(1, ("ready", "yes" if status.ready else "no"))
+    rows += [("because" if reason.blocks else "mind", reason.sentence) for reason in _told(status)]
     rows += [(f"crown of {crown.target_id}", _crown_text(crown)) for crown in status.crowns if crown.live]
     facts(console, rows)
     if status.submissions:
         columns = ("block", "hotkey", "target", "state", "code", "blame", "bound")
         console.print(table(columns, _rows(status), whole=("hotkey", "state", "code")))
+
+
+def _told(status: NodeStatus) -> list[Reason]:
+    """Return the reasons that the first row does not say already."""
+    return [reason for reason in status.reasons if reason.name is not ReasonName.STOPPED]
 
 
 def _crown_text(crown: CrownStatus) -> str:
