@@ -1,0 +1,135 @@
+"""The normal form of a CUDA unit: what its kernels and host functions say, blind to names and order.
+
+Invariants
+1. Names that the bundle declares are numbered by first use, declaration by declaration; all other names stand as they
+   are. Equal digests therefore mean texts that differ in a consistent renaming only.
+2. A unit is the set of what it exports: its host functions and, when none of these names a kernel, all its kernels.
+   What they do not reach is dead and does not count, nor does the order or the file of a declaration.
+3. Time is linear in the tokens. Text beyond `_RENAMED` characters in all is compared without renaming.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from intake.cuda_chunks import Chunk, chunks_of, is_number
+from intake.cuda_sources import CudaSources
+from intake.cuda_text import read_cuda
+from intake.digest_graph import deep_digests, digest_of, reached
+from intake.parts import CUDA, Part
+from intake.suggest import words
+
+_RENAMED = 2 << 20  # characters
+_PASSIVE = words("__device__ template struct class union enum using typedef constexpr const static inline __constant__")
+
+
+class Unit(NamedTuple):
+    """One compiled unit: the whole as one part, and the declarations it consists of."""
+
+    whole: Part
+    parts: tuple[Part, ...]
+
+
+def cuda_units(cuda: CudaSources, files: Mapping[str, bytes]) -> dict[str, Unit]:
+    """Return the normal form of every unit, by path."""
+    if sum(len(files[path]) for path in cuda.edges) > _RENAMED:
+        return _plain_units(cuda, files)
+    chunks = {path: chunks_of(read_cuda(path, bytes(files[path]))) for path in cuda.edges}
+    return {
+        path: _unit(path, [(name, chunks[name]) for name in (path, *cuda.closure(path))])
+        for path in cuda.units.values()
+    }
+
+
+def _unit(path: str, files: list[tuple[str, list[Chunk]]]) -> Unit:
+    places, chunks = _without_prototypes([(name, chunk) for name, found in files for chunk in found])
+    owners: dict[str, list[int]] = {}
+    for index, chunk in enumerate(chunks):
+        for name in chunk.shared:
+            owners.setdefault(name, []).append(index)
+    members = {name for chunk in chunks for name in chunk.members}
+    written = [_write(chunk, owners, members, chunks) for chunk in chunks]
+    digests = [digest_of(*tokens) for tokens, _ in written]
+    references = [
+        [owner for name in names for owner in sorted(owners[name], key=digests.__getitem__)] for _, names in written
+    ]
+    deep = deep_digests(digests, references)
+    roots = _roots(chunks, references)
+    parts = [
+        Part(CUDA, f"{places[node]} {_label(chunks[node])}", digests[node], _shape(tokens), len(tokens))
+        for node in reached(roots, references)
+        for tokens in [written[node][0]]
+    ]
+    digest = digest_of(*sorted({deep[root] for root in roots}))
+    shape = digest_of(*sorted({part.shape for part in parts}))
+    return Unit(Part(CUDA, path, digest, shape, sum(part.weight for part in parts)), tuple(parts))
+
+
+def _without_prototypes(found: list[tuple[str, Chunk]]) -> tuple[list[str], list[Chunk]]:
+    """Return the files and the declarations, leaving out those that only announce another one."""
+    bodies = {name for _, chunk in found if not _is_prototype(chunk) for name in chunk.shared}
+    kept = [item for item in found if not (_is_prototype(item[1]) and item[1].shared.keys() <= bodies)]
+    return [path for path, _ in kept], [chunk for _, chunk in kept]
+
+
+def _is_prototype(chunk: Chunk) -> bool:
+    tokens = chunk.tokens
+    return tokens[-1] == ";" and "{" not in tokens and "=" not in tokens and ("(" in tokens or "struct" in tokens)
+
+
+def _write(
+    chunk: Chunk, owners: Mapping[str, list[int]], members: set[str], chunks: list[Chunk]
+) -> tuple[list[str], list[str]]:
+    """Return the tokens of a declaration with its names numbered, and the names it refers to in order of first use."""
+    own: dict[str, str] = {}
+    outer: dict[str, str] = {}
+    tokens: list[str] = []
+    before = ""
+    for token in chunk.tokens:
+        is_member = before in (".", "->")
+        if (token in chunk.local and not is_member and before != "::") or token in chunk.shared:
+            written = own.setdefault(token, f"l{len(own)}")
+        elif token in owners and (not is_member or token in members):
+            # Which of the names that the other declaration declares counts as well.
+            ordinal = chunks[owners[token][0]].shared[token]
+            written = outer.setdefault(token, f"g{len(outer)}:{ordinal}")
+        else:
+            written = token
+        tokens.append(written)
+        before = token
+    return tokens, list(outer)
+
+
+def _roots(chunks: list[Chunk], references: list[list[int]]) -> list[int]:
+    """Return what a unit exports: host functions, and its kernels if no host function names one."""
+    kernels = [index for index, chunk in enumerate(chunks) if "__global__" in chunk.head]
+    hosts = [index for index, chunk in enumerate(chunks) if index not in set(kernels) and not _is_passive(chunk)]
+    launched = set(reached(hosts, references))
+    return hosts if launched & set(kernels) else [*hosts, *kernels]
+
+
+def _is_passive(chunk: Chunk) -> bool:
+    """Say whether a declaration does nothing unless something names it."""
+    is_instance = chunk.tokens[0] == "template" and chunk.tokens[1:2] != ["<"]
+    is_macro = chunk.is_directive and (chunk.tokens[0] == "#define(" or chunk.tokens[1:2] == ["define"])
+    return is_macro or (not is_instance and not chunk.is_directive and bool(chunk.head & _PASSIVE))
+
+
+def _label(chunk: Chunk) -> str:
+    return next(iter(chunk.shared), chunk.tokens[0])
+
+
+def _shape(tokens: list[str]) -> str:
+    return digest_of(*("number" if is_number(token) else token for token in tokens))
+
+
+def _plain_units(cuda: CudaSources, files: Mapping[str, bytes]) -> dict[str, Unit]:
+    """Return the units of a bundle with very much CUDA, its names as they are."""
+    units = {}
+    for path in cuda.units.values():
+        headers = sorted(cuda.digests[header] for header in cuda.closure(path))
+        digest = digest_of(cuda.digests[path], *headers)
+        part = Part(CUDA, path, digest, digest, len(files[path]) // 4)
+        units[path] = Unit(part, (part,))
+    return units

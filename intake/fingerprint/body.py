@@ -1,0 +1,502 @@
+"""The normal form of one top-level statement of Python: a list of tokens in which names stand by their roles.
+
+Invariants
+1. Locals and parameters are numbered by first use, scope by scope; a local that is bound anew on the straight path of
+   its function counts as another one. References to other definitions are numbered by first use too.
+2. What `intake.fingerprint.rewrite` and `folding` say is the same is written the same: noise, dead branches, constant
+   arithmetic, temporaries, aliases, chained and parallel assignments.
+3. Of commutative operations only those are ordered whose operands just read and compute: products, sums in kernels of
+   a DSL, and sums with a number. Keyword arguments, dictionary displays and plain methods go by their names.
+4. Nesting is bounded by the depth bound of the syntax tree; substituted expressions are shallow.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import ClassVar
+
+from intake.fingerprint.folding import MISSING, binary, compare, constant_token, is_number, unary
+from intake.fingerprint.names import Definition, Module, Names
+from intake.fingerprint.rewrite import Frame, absorbs, is_dead, live_statements, nesting
+from intake.fingerprint.usage import CLASS, MODULE, Analysis, parameters
+from intake.syntax import dotted_name
+
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_DROPPED = frozenset({"annotation", "returns", "type_comment", "ctx", "kind", "type_params", "type_ignores", "simple"})
+_BLOCKS = frozenset({"body", "orelse", "finalbody"})
+_KERNELS = frozenset({"x:triton.jit"})
+_FLIPPED: dict[type, str] = {ast.Gt: "Lt", ast.GtE: "LtE"}
+_CONSTANT_DEPTH = 4  # constants followed through definitions
+_CONSTANT_NESTING = 12  # levels of an expression that is taken for a constant
+_FIELDS: dict[type, tuple[str, ...]] = {}
+
+
+class Constants:
+    """The top-level names of the bundle that stand for a constant."""
+
+    def __init__(self, names: Names) -> None:
+        self._names = names
+        self._known: dict[Definition, object] = {}
+        self._parameters: dict[Definition, dict[str, int]] = {}
+
+    def parameters(self, definition: Definition) -> dict[str, int]:
+        """Return the places of a function's parameters by name; {} for what is no plain function."""
+        known = self._parameters.get(definition)
+        if known is None:
+            statements = self._names.file(definition.path).defined[definition.name]
+            arguments = statements[0].args if isinstance(statements[0], _FUNCTIONS) and len(statements) == 1 else None
+            items = [] if arguments is None else [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+            known = self._parameters[definition] = {item.arg: index for index, item in enumerate(items)}
+        return known
+
+    def of(self, definition: Definition, depth: int = _CONSTANT_DEPTH) -> object:
+        """Return the constant behind a definition, or MISSING."""
+        if definition in self._known:
+            return self._known[definition]
+        self._known[definition] = MISSING  # for definitions that go in a circle
+        statements = self._names.file(definition.path).defined[definition.name]
+        value = statements[0].value if isinstance(statements[0], ast.Assign | ast.AnnAssign) else None
+        target = (
+            statements[0].targets if isinstance(statements[0], ast.Assign) else [getattr(statements[0], "target", 0)]
+        )
+        plain = len(statements) == 1 and len(target) == 1 and isinstance(target[0], ast.Name)
+        if value is None or not plain or depth == 0 or nesting(value, _CONSTANT_NESTING) > _CONSTANT_NESTING:
+            return MISSING
+        if self._names.is_rebound(definition):
+            return MISSING
+        body = Body(self._names, self, definition.path, statements[0], depth - 1)
+        self._known[definition] = body.fold(value)
+        return self._known[definition]
+
+
+class Body:
+    """Writes one top-level statement of `path`; `tokens` and `references` hold the result after `write`."""
+
+    def __init__(
+        self, names: Names, constants: Constants, path: str, statement: ast.stmt, depth: int = _CONSTANT_DEPTH
+    ) -> None:
+        self.tokens: list[str] = []
+        self.references: dict[Definition, int] = {}
+        self.is_kernel = False  # holds a kernel of a DSL
+        self._names = names
+        self._constants = constants
+        self._path = path
+        self._statement = statement
+        self._depth = depth
+        self._analysis = Analysis(statement)
+        self._own = set(names.file(path).bound.get(id(statement), ()))
+        self._own_numbers: dict[str, str] = {}
+        self._folded: dict[int, tuple[ast.AST, object]] = {}  # with the node, so that its id stays its own
+        self._frames = [Frame(self._analysis.module)]
+        self._count = 0
+        self._emit = self.tokens.append
+
+    def write(self) -> None:
+        """Write the statement."""
+        if isinstance(self._statement, (*_FUNCTIONS, ast.ClassDef)):
+            self._own_numbers[self._statement.name] = "b0"
+            self._node(self._statement)
+        else:
+            self._statements([self._statement], is_straight=False)
+
+    def is_pure(self, node: ast.AST) -> bool:
+        """Say whether a node only reads and computes."""
+        return id(node) not in self._analysis.impure
+
+    # Statements
+
+    def _statements(self, body: Sequence[ast.stmt], *, is_straight: bool) -> None:
+        live = list(live_statements(body, self.truth, self.is_pure, in_kernel=self._frames[-1].is_kernel))
+        if self._frames[-1].usage.kind == CLASS:
+            live = _ordered_methods(live)
+        self._emit("{")
+        following: list[ast.stmt | None] = [None]
+        for statement in reversed(live):
+            following.append(following[-1] if is_dead(self._frames[-1], statement, self) else statement)
+        for index, statement in enumerate(live):
+            if not absorbs(self._frames[-1], statement, following[-2 - index], self, is_straight=is_straight):
+                self._statement_node(statement, is_straight=is_straight)
+            if is_straight:
+                self._frames[-1].start_version(statement)
+        if self.tokens[-2:] == ["Return", "~"] and is_straight and isinstance(live[-1], ast.Return):
+            del self.tokens[-2:]  # the end of a function returns None anyway
+        self._emit("}")
+
+    def _statement_node(self, node: ast.stmt, *, is_straight: bool) -> None:
+        if isinstance(node, ast.Assign):
+            self._assign(node.value, node.targets, is_straight=is_straight)
+        elif isinstance(node, ast.AnnAssign) and node.value is not None:
+            self._assign(node.value, [node.target], is_straight=is_straight)
+        elif isinstance(node, ast.If):
+            self._if(node)
+        elif isinstance(node, ast.Return):
+            self._emit("Return")
+            is_none = node.value is None or (isinstance(node.value, ast.Constant) and node.value.value is None)
+            self._optional(None if is_none else node.value)
+        else:
+            self._node(node)
+
+    def _assign(self, value: ast.expr, targets: Sequence[ast.expr], *, is_straight: bool) -> None:
+        frame, target = self._frames[-1], targets[0]
+        name = target.id if len(targets) == 1 and isinstance(target, ast.Name) else ""
+        if frame.is_own(name) and frame.next_version(name, is_straight=is_straight)[1] == 0:
+            self._emit("Expr")  # the value is computed for what else it does
+            self._node(value)
+            return
+        self._emit("Assign")
+        self._node(value)
+        if is_straight and frame.is_own(name):
+            frame.numbers.pop(name, None)
+            frame.values.pop(name, None)
+        self._list(targets)
+
+    def _if(self, node: ast.If) -> None:
+        test, body, orelse = node.test, node.body, node.orelse
+        while orelse and isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+            test, body, orelse = test.operand, orelse, body
+        self._emit("If")
+        self._node(test)
+        self._statements(body, is_straight=False)
+        self._statements(orelse, is_straight=False)
+
+    def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        self._emit(type(node).__name__)
+        start = len(self.tokens)
+        self._name_of(node)
+        self._list(node.decorator_list)
+        is_kernel = self._frames[-1].is_kernel or any(token in _KERNELS for token in self.tokens[start:])
+        self.is_kernel |= is_kernel
+        self._open(node, node.args, is_kernel=is_kernel)
+        self._statements(node.body, is_straight=True)
+        self._frames.pop()
+
+    def _lambda(self, node: ast.Lambda) -> None:
+        self._emit("Lambda")
+        self._open(node, node.args, is_kernel=self._frames[-1].is_kernel)
+        self._node(node.body)
+        self._frames.pop()
+
+    def _open(self, node: ast.AST, arguments: ast.arguments, *, is_kernel: bool) -> None:
+        plain, keyword = len(arguments.posonlyargs) + len(arguments.args), len(arguments.kwonlyargs)
+        rest = f"{arguments.vararg is not None:d}{arguments.kwarg is not None:d}"
+        self._emit(f"args:{plain}:{keyword}:{rest}")
+        self._list(arguments.defaults)
+        for default in arguments.kw_defaults:
+            self._optional(default)
+        self._frames.append(Frame(self._analysis.scopes[id(node)], is_kernel=is_kernel))
+        for name in parameters(arguments):
+            self._local(self._frames[-1], name)
+            self._frames[-1].started[name] = 1
+
+    def _class(self, node: ast.ClassDef) -> None:
+        self._emit("ClassDef")
+        self._name_of(node)
+        self._list(node.decorator_list)
+        self._arguments(node.bases, node.keywords, {})
+        self._frames.append(Frame(self._analysis.scopes[id(node)]))
+        self._statements(node.body, is_straight=False)
+        self._frames.pop()
+
+    def _name_of(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> None:
+        if node is not self._statement:
+            self._emit(self._bound(node.name))
+
+    # Expressions
+
+    def _node(self, node: ast.AST) -> None:
+        handler = self._HANDLERS.get(type(node))
+        if handler is not None:
+            handler(self, node)
+            return
+        kind = type(node)
+        self._emit(kind.__name__)
+        fields = _FIELDS.get(kind)
+        if fields is None:
+            fields = _FIELDS[kind] = tuple(field for field in kind._fields if field not in _DROPPED)
+        for field in fields:
+            value = getattr(node, field, None)
+            if isinstance(value, list):
+                if field in _BLOCKS and (not value or isinstance(value[0], ast.stmt)):
+                    self._statements(value, is_straight=False)
+                else:
+                    self._list(value)
+            elif isinstance(value, str) and field in ("name", "rest"):
+                self._emit(self._bound(value))
+            elif isinstance(value, ast.AST):
+                self._node(value)
+            else:
+                self._emit("~" if value is None else repr(value))
+
+    def _list(self, nodes: Iterable[object]) -> None:
+        items = list(nodes)
+        self._emit(f"*{len(items)}")
+        for item in items:
+            if isinstance(item, ast.AST):
+                self._node(item)
+            else:
+                self._emit("~" if item is None else repr(item))
+
+    def _optional(self, node: ast.AST | None) -> None:
+        if node is None:
+            self._emit("~")
+        else:
+            self._node(node)
+
+    def _nothing(self, node: ast.AST) -> None:
+        """Write nothing: imports, and declarations of scope, show in what names mean."""
+
+    def _constant(self, node: ast.Constant) -> None:
+        self._emit(constant_token(node.value))
+
+    def _chain(self, node: ast.Name | ast.Attribute | ast.Call) -> None:
+        chain = dotted_name(node)
+        if chain is not None:
+            self._named(chain[0].id, chain[1])
+        elif isinstance(node, ast.Attribute):
+            self._emit(f"Attribute:{node.attr}")
+            self._node(node.value)
+        elif isinstance(node, ast.Call):
+            self._call(node)
+
+    def _named(self, name: str, attributes: list[str]) -> None:
+        frame = self._frame_of(name)
+        if frame is not None and name in frame.values:
+            with frame.standing_in(name) as value:
+                chain = dotted_name(value)
+                if chain is not None:
+                    self._named(chain[0].id, [*chain[1], *attributes])
+                    return
+                for attribute in reversed(attributes):
+                    self._emit(f"Attribute:{attribute}")
+                self._node(value)
+            return
+        self._emit(self._token(frame, name, attributes))
+
+    def _token(self, frame: Frame | None, name: str, attributes: list[str]) -> str:
+        if frame is not None:
+            dotted = frame.usage.imports.get(name)
+            if dotted is None or frame.usage.stores[name] > 1:
+                return ".".join([self._local(frame, name), *attributes])
+            meaning = self._names.resolve_import(self._path, dotted, attributes)
+        elif name in self._own:
+            own = self._own_numbers.setdefault(name, f"b{len(self._own_numbers)}")
+            return ".".join([own, *attributes])
+        else:
+            meaning = self._names.resolve(self._path, name, attributes)
+        if isinstance(meaning, Definition):
+            value = self._constants.of(meaning, self._depth) if not attributes else MISSING
+            if value is not MISSING:
+                return constant_token(value)
+            meaning = f"g{self.references.setdefault(meaning, len(self.references))}"
+        return ".".join(["module" if isinstance(meaning, Module) else meaning, *attributes])
+
+    def meaning_of(self, node: ast.AST) -> Definition | Module | str | None:
+        """Return what a dotted name outside all local scopes means; None for anything else."""
+        chain = dotted_name(node)
+        if chain is None or self._frame_of(chain[0].id) is not None or chain[0].id in self._own:
+            return None
+        attributes = list(chain[1])
+        meaning = self._names.resolve(self._path, chain[0].id, attributes)
+        if isinstance(meaning, str):
+            return ".".join([meaning, *attributes])
+        return None if attributes else meaning
+
+    def is_external(self, node: ast.AST) -> bool:
+        """Say whether a node is the dotted name of something outside the bundle."""
+        meaning = self.meaning_of(node)
+        return isinstance(meaning, str) and meaning.startswith("x:")
+
+    def _frame_of(self, name: str) -> Frame | None:
+        """Return the scope that binds a name; None for the top level of the file."""
+        innermost = self._frames[-1]
+        for frame in reversed(self._frames):
+            kind = frame.usage.kind
+            if kind == MODULE or (kind == CLASS and frame is not innermost):
+                continue
+            if frame.usage.binds(name):
+                return frame
+        return None
+
+    def _local(self, frame: Frame, name: str) -> str:
+        if frame.usage.kind == CLASS:
+            return f"m:{name}"
+        number = frame.numbers.get(name)
+        if number is None:
+            number = frame.numbers[name] = self._count
+            self._count += 1
+        return f"v{number}"
+
+    def _bound(self, name: str) -> str:
+        return self._token(self._frame_of(name), name, [])
+
+    def _comprehension(self, node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp) -> None:
+        self._emit(f"{type(node).__name__}:{len(node.generators)}")
+        self._node(node.generators[0].iter)
+        self._frames.append(Frame(self._analysis.scopes[id(node)], is_kernel=self._frames[-1].is_kernel))
+        for index, generator in enumerate(node.generators):
+            if index:
+                self._node(generator.iter)
+            self._emit(f"async:{generator.is_async}")
+            self._node(generator.target)
+            self._list(generator.ifs)
+        for part in [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]:
+            self._node(part)
+        self._frames.pop()
+
+    def _call(self, node: ast.Call) -> None:
+        self._emit("Call")
+        self._node(node.func)
+        is_plain = node.keywords and not any(isinstance(item, ast.Starred) for item in node.args)
+        self._arguments(node.args, node.keywords, self._parameters_of(node.func) if is_plain else {})
+
+    def _parameters_of(self, callee: ast.AST) -> dict[str, int]:
+        """Return the places of a callee's parameters, whose names are free to change; {} when it is not known."""
+        while isinstance(callee, ast.Subscript):
+            callee = callee.value
+        meaning = self.meaning_of(callee)
+        return self._constants.parameters(meaning) if isinstance(meaning, Definition) else {}
+
+    def _arguments(self, args: Sequence[ast.expr], keywords: Sequence[ast.keyword], places: Mapping[str, int]) -> None:
+        """Write arguments; keyword ones that continue the positional ones read like these."""
+        named = [(places.get(item.arg or "", -1), item.arg or "", item.value) for item in keywords]
+        if all(name and self.is_pure(value) for _, name, value in named):
+            named.sort(key=lambda item: (item[0] < 0, item[0], item[1]))
+        given = len(args)
+        while given - len(args) < len(named) and named[given - len(args)][0] == given:
+            given += 1
+        self._list([*args, *(value for _, _, value in named[: given - len(args)])])
+        self._emit(f"={len(args) + len(named) - given}")
+        for place, name, value in named[given - len(args) :]:
+            self._emit(f"p{place}" if place >= 0 else f"k:{name}")
+            self._node(value)
+
+    def _dict(self, node: ast.Dict) -> None:
+        items = list(zip(node.keys, node.values, strict=True))
+        if all(isinstance(key, ast.Constant) and self.is_pure(value) for key, value in items):
+            tokens = [constant_token(key.value) if isinstance(key, ast.Constant) else "" for key, _ in items]
+            if len(set(tokens)) == len(tokens):
+                items = [item for _, item in sorted(zip(tokens, items, strict=True), key=lambda pair: pair[0])]
+        self._emit(f"Dict:{len(items)}")
+        for key, value in items:
+            self._optional(key)
+            self._node(value)
+
+    def _computed(self, node: ast.BinOp | ast.UnaryOp | ast.Compare | ast.JoinedStr) -> None:
+        value = self.fold(node)
+        if value is not MISSING:
+            self._emit(constant_token(value))
+        elif isinstance(node, ast.BinOp):
+            self._binary(node)
+        elif isinstance(node, ast.Compare) and len(node.ops) == 1:
+            self._compare(node.left, node.ops[0], node.comparators[0])
+        else:
+            self._emit(type(node).__name__)
+            if isinstance(node, ast.UnaryOp):
+                self._list([node.op, node.operand])
+            elif isinstance(node, ast.Compare):
+                self._list([node.left, *node.ops, *node.comparators])
+            else:
+                self._list(node.values)
+
+    def _compare(self, left: ast.expr, operation: ast.cmpop, right: ast.expr) -> None:
+        name = type(operation).__name__
+        if type(operation) in _FLIPPED and self.is_pure(left) and self.is_pure(right):
+            name, left, right = _FLIPPED[type(operation)], right, left
+        self._emit(f"Compare:{name}")
+        self._node(left)
+        self._node(right)
+
+    def _binary(self, node: ast.BinOp) -> None:
+        left, right, kind = node.left, node.right, type(node.op)
+        self._emit(kind.__name__)
+        commutes = kind in (ast.Mult, ast.Add)
+        if commutes and is_number(self.fold(left)) and not is_number(self.fold(right)):
+            left, right = right, left
+        start, known = len(self.tokens), (self._count, len(self.references))
+        self._node(left)
+        middle = len(self.tokens)
+        self._node(right)
+        commutes = commutes and (kind is ast.Mult or self._frames[-1].is_kernel)
+        if commutes and known == (self._count, len(self.references)) and not is_number(self.fold(right)):
+            first, second = self.tokens[start:middle], self.tokens[middle:]
+            if second < first and self.is_pure(left) and self.is_pure(right):
+                self.tokens[start:] = [*second, *first]
+
+    # Constants
+
+    def truth(self, node: ast.expr) -> bool | None:
+        """Return what a test always is, or None."""
+        if self.meaning_of(node) == "x:typing.TYPE_CHECKING":
+            return False
+        value = self.fold(node)
+        return None if value is MISSING else bool(value)
+
+    def fold(self, node: ast.AST) -> object:
+        """Return the constant that an expression is, or MISSING."""
+        if isinstance(node, ast.Constant):
+            return node.value
+        if isinstance(node, ast.Name | ast.Attribute):
+            return self._fold_name(node)
+        if not isinstance(node, ast.BinOp | ast.UnaryOp | ast.Compare | ast.JoinedStr):
+            return MISSING
+        known = self._folded.get(id(node))
+        if known is None:
+            known = self._folded[id(node)] = node, self._fold(node)
+        return known[1]
+
+    def _fold(self, node: ast.BinOp | ast.UnaryOp | ast.Compare | ast.JoinedStr) -> object:
+        if isinstance(node, ast.JoinedStr):
+            texts = [self.fold(part) for part in node.values]
+            plain = all(isinstance(text, str) for text in texts)
+            return "".join(map(str, texts)) if plain else MISSING
+        if isinstance(node, ast.UnaryOp):
+            value = self.fold(node.operand)
+            return MISSING if value is MISSING else unary(type(node.op), value)
+        if isinstance(node, ast.BinOp):
+            left = self.fold(node.left)
+            right = MISSING if left is MISSING else self.fold(node.right)
+            return MISSING if right is MISSING else binary(type(node.op), left, right)
+        is_main = len(node.ops) == 1 and self.meaning_of(node.left) == "n:__name__"
+        left = "imported" if is_main else self.fold(node.left)
+        right = self.fold(node.comparators[0]) if len(node.ops) == 1 else MISSING
+        return MISSING if MISSING in (left, right) else compare(type(node.ops[0]), left, right)
+
+    def _fold_name(self, node: ast.Name | ast.Attribute) -> object:
+        if isinstance(node, ast.Name) and (frame := self._frame_of(node.id)) is not None:
+            if node.id not in frame.values:
+                return MISSING
+            with frame.standing_in(node.id) as value:
+                return self.fold(value)
+        meaning = self.meaning_of(node)
+        return self._constants.of(meaning, self._depth) if isinstance(meaning, Definition) else MISSING
+
+    _HANDLERS: ClassVar[dict[type, Callable[..., None]]] = {
+        **dict.fromkeys((ast.Name, ast.Attribute, ast.Call), _chain),
+        **dict.fromkeys((ast.FunctionDef, ast.AsyncFunctionDef), _function),
+        **dict.fromkeys((ast.Import, ast.ImportFrom, ast.Global, ast.Nonlocal), _nothing),
+        **dict.fromkeys((ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp), _comprehension),
+        **dict.fromkeys((ast.BinOp, ast.UnaryOp, ast.Compare, ast.JoinedStr), _computed),
+        ast.Constant: _constant,
+        ast.Lambda: _lambda,
+        ast.ClassDef: _class,
+        ast.Dict: _dict,
+    }
+
+
+def _ordered_methods(body: list[ast.stmt]) -> list[ast.stmt]:
+    """Return the statements of a class with each run of undecorated methods in the order of their names."""
+    ordered: list[ast.stmt] = []
+    run: list[ast.FunctionDef] = []
+    for statement in body:
+        if isinstance(statement, ast.FunctionDef) and not statement.decorator_list:
+            run.append(statement)
+            continue
+        ordered += [*sorted(run, key=lambda method: method.name), statement]
+        run = []
+    return [*ordered, *sorted(run, key=lambda method: method.name)]
+
+
+def weight_of(tokens: Sequence[str]) -> int:
+    """Return how much work a normal form holds: its tokens, brackets aside."""
+    return sum(token not in "{}" for token in tokens)

@@ -1,0 +1,198 @@
+"""What the top-level names of a bundle's files mean, across files.
+
+Invariants
+1. A file is asked for only when a name leads into it, and once.
+2. A name means a definition of the bundle, a module of the bundle, or the full path of something outside it; through
+   how many imports and aliases it is reached does not matter.
+3. A top-level name that is bound once, to a constant, and that nothing rebinds, stands for that constant.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from intake.closure import LocalModules
+from intake.fingerprint.usage import imported
+from intake.syntax import children
+
+Trees = Callable[[str], ast.Module]
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_IMPORTS = (ast.Import, ast.ImportFrom)
+
+
+class Definition(NamedTuple):
+    """A name defined at the top level of a file of the bundle."""
+
+    path: str
+    name: str
+
+
+class Module(NamedTuple):
+    """A module, package or namespace of the bundle."""
+
+    dotted: tuple[str, ...]
+
+
+Meaning = Definition | Module | str
+
+
+class File:
+    """The top level of one file: what each name is bound by, what runs at import, and what is imported."""
+
+    def __init__(self, tree: ast.Module) -> None:
+        self.tree = tree  # keeps the nodes alive: their ids are used as keys
+        self.defined: dict[str, list[ast.stmt]] = {}
+        self.bound: dict[int, list[str]] = {}  # statement id -> the names it binds, in order of appearance
+        self.effects: list[ast.stmt] = []
+        self.imports: dict[str, str] = {}
+        self.imported: set[str] = set()  # the first parts of all imported names, also inside functions
+        self.rebound: set[str] = set()  # names that a function or another module may bind anew
+        for statement in tree.body:
+            self._take(statement)
+
+    def _take(self, statement: ast.stmt) -> None:
+        self._note_statements(statement)
+        if isinstance(statement, _IMPORTS) or is_noise(statement):
+            return
+        names = _bound_by(statement)
+        self.bound[id(statement)] = names
+        if not names:
+            self.effects.append(statement)
+        for name in names:
+            self.defined.setdefault(name, []).append(statement)
+
+    def _note_statements(self, statement: ast.stmt) -> None:
+        pending: list[tuple[ast.AST, bool]] = [(statement, True)]
+        while pending:
+            node, is_top = pending.pop()
+            if isinstance(node, _IMPORTS):
+                for name, dotted in imported(node):
+                    self.imported.add(dotted.partition(".")[0])
+                    if is_top:
+                        self.imports[name] = min(dotted, self.imports.get(name, dotted))
+            elif isinstance(node, ast.Global):
+                self.rebound |= set(node.names)
+            elif isinstance(node, ast.Assign):
+                self.rebound |= {target.attr for target in node.targets if isinstance(target, ast.Attribute)}
+            is_top = is_top and not isinstance(node, (*_FUNCTIONS, ast.ClassDef))
+            pending += [(item, is_top) for item in _statements_in(node)]
+
+
+class Names:
+    """Resolves names of the bundle's files."""
+
+    def __init__(self, trees: Trees, modules: LocalModules) -> None:
+        self._trees = trees
+        self._modules = modules
+        self._files: dict[str, File] = {}
+        self._known: dict[Definition, Meaning] = {}
+
+    def file(self, path: str) -> File:
+        """Return one file of the bundle."""
+        found = self._files.get(path)
+        if found is None:
+            found = self._files[path] = File(self._trees(path))
+        return found
+
+    def resolve(self, path: str, name: str, attributes: list[str]) -> Meaning:
+        """Return what `name.attributes` means at the top level of `path`.
+
+        Consumes the leading attributes that only walk through modules of the bundle.
+        """
+        return self._walk(self._resolve(path, name), attributes)
+
+    def resolve_import(self, path: str, dotted: str, attributes: list[str]) -> Meaning:
+        """Return what `dotted.attributes` means where `dotted` was imported in `path`; consumes as `resolve`."""
+        found = self._imported(path, dotted)
+        return self._walk(self._resolve(*found) if isinstance(found, Definition) else found, attributes)
+
+    def is_rebound(self, definition: Definition) -> bool:
+        """Say whether something may bind the name anew after its module was loaded."""
+        return any(definition.name in file.rebound for file in self._files.values())
+
+    def _walk(self, found: Meaning, attributes: list[str]) -> Meaning:
+        while isinstance(found, Module) and attributes:
+            found = self._member(found.dotted, attributes.pop(0))
+        return found
+
+    def _resolve(self, path: str, name: str) -> Meaning:
+        seen: set[Definition] = set()
+        where: Meaning = Definition(path, name)
+        while isinstance(where, Definition) and where not in self._known:
+            if where in seen:
+                where = f"n:{name}"  # files that import a name from each other in a circle
+                break
+            seen.add(where)
+            step = self._step(where)
+            if step == where:
+                break
+            where = step
+        final = self._known.get(where, where) if isinstance(where, Definition) else where
+        self._known.update(dict.fromkeys(seen, final))
+        return final
+
+    def _step(self, place: Definition) -> Meaning:
+        """Follow one import; a name that is defined where it is asked for is its own answer."""
+        file = self.file(place.path)
+        if place.name in file.defined:
+            return place
+        dotted = file.imports.get(place.name)
+        return f"n:{place.name}" if dotted is None else self._imported(place.path, dotted)
+
+    def _imported(self, path: str, dotted: str) -> Meaning:
+        level = len(dotted) - len(dotted.lstrip("."))
+        parts = tuple(part for part in dotted.split(".") if part)
+        if level:
+            package = tuple(path.split("/")[:-1])
+            parts = package[: len(package) - (level - 1)] + parts
+        elif not self._modules.is_local(parts[0]):
+            return f"x:{dotted}"
+        if self._modules.find(parts) is not None or self._modules.is_namespace(parts):
+            return Module(parts)
+        target = self._modules.find(parts[:-1])
+        return f"u:{parts[-1]}" if target is None else Definition(target, parts[-1])
+
+    def _member(self, module: tuple[str, ...], name: str) -> Meaning:
+        target = self._modules.find(module)
+        if target is not None and name in self.file(target).defined:
+            return Definition(target, name)
+        if self._modules.find((*module, name)) is not None or self._modules.is_namespace((*module, name)):
+            return Module((*module, name))
+        return f"n:{name}" if target is None else self._resolve(target, name)
+
+
+def is_noise(node: ast.AST) -> bool:
+    """Say whether a statement does nothing: `pass`, a docstring or other constant, a bare annotation."""
+    if isinstance(node, ast.AnnAssign):
+        return node.value is None
+    return isinstance(node, ast.Pass) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
+
+
+def _statements_in(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the statements, handlers and match cases directly below a statement."""
+    for field in ("body", "orelse", "finalbody", "handlers", "cases"):
+        value = node.__dict__.get(field)
+        if isinstance(value, list):
+            yield from value
+
+
+def _bound_by(statement: ast.stmt) -> list[str]:
+    """Return the top-level names that one top-level statement binds, in order of appearance."""
+    if isinstance(statement, (*_FUNCTIONS, ast.ClassDef)):
+        return [statement.name]
+    names: dict[str, None] = {}
+    pending: list[ast.AST] = [statement]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.Name):
+            if isinstance(node.ctx, ast.Store):
+                names[node.id] = None
+            continue
+        name = getattr(node, "name", None) or getattr(node, "rest", None)
+        if isinstance(name, str):
+            names[name] = None
+        if not isinstance(node, (*_FUNCTIONS, ast.ClassDef, ast.Lambda)):
+            pending.extend(reversed(children(node)))
+    return list(names)
