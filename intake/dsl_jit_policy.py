@@ -6,12 +6,18 @@ Invariants
    import of the registered module, and nothing in the file could rebind names behind the reader's back.
 3. The first positional argument is present, is not starred and is not a text or bytes literal; no keyword value is one.
    The exception is for function objects, never for source text.
+4. A file that imports a language's module but uses the package itself has to import that, too: kernels would fail when
+   they are traced, far from the line that is wrong.
 """
 
 from __future__ import annotations
 
 import ast
 from collections import Counter
+from collections.abc import Iterable
+
+from config.errors import IntakeError, SourceLocation
+from intake.syntax import line_of
 
 DSL_JIT_ENTRYPOINTS = {"compile": "cutlass.cute"}
 
@@ -29,6 +35,23 @@ def admitted_calls(nodes: list[ast.AST], *, is_vendored: bool) -> frozenset[int]
     bindings = Counter(name for node in nodes for name in _bound_names(node))
     receivers = {name for node in nodes for name in _receivers(node) if bindings[name] == 1}
     return frozenset(id(node) for node in nodes if _is_admitted(node, receivers))
+
+
+def check_package_import(path: str, nodes: Iterable[ast.AST]) -> None:
+    """Raise `IntakeError` (IMPORT_MISSING) at the first use of a language's package that the file never binds."""
+    known = list(nodes)
+    used = {module.partition(".")[0]: module for module in DSL_JIT_ENTRYPOINTS.values()}
+    bound = {name for node in known for name in _bound_names(node)}
+    if not any(_receivers(node) for node in known):
+        return
+    uses = [node for node in known if isinstance(node, ast.Name) and node.id in used and node.id not in bound]
+    for node in sorted(uses, key=lambda node: (node.lineno, node.col_offset))[:1]:
+        raise IntakeError(
+            "IMPORT_MISSING",
+            f"{node.id} is used, but only {used[node.id]} is imported.",
+            hint=f"Add `import {node.id}` at the top of the file.",
+            location=SourceLocation(path, line_of(node)),
+        )
 
 
 def _withdraws(node: ast.AST) -> bool:
