@@ -5,7 +5,8 @@ Invariants
    other may be; NaN or plus infinity fail. A kernel that looks at what is masked is wrong whatever it ranks first.
 2. Of the `k` blocks a row would select, the mean overlap over rows is at least `mean`, and no row's is below `row`. A
    block whose expected score ties with the last expected one counts as selected: which of equals is taken is free.
-3. Rows with no more than `k` visible blocks are decided by rule 1 alone.
+3. The scores of every row correlate with the expected ones by at least `_CORRELATION`: where most blocks are selected,
+   overlap alone would often accept a row of noise. Scores in other units correlate all the same.
 """
 
 from __future__ import annotations
@@ -14,6 +15,9 @@ import torch
 
 from qualify.comparison import Comparator, Expectation, Tolerance, WorstElement, in_ppm
 from scoring.attempt import NON_FINITE
+
+_CORRELATION = 0.9
+_BLOCKS_MIN = 3  # visible blocks from which on a correlation says anything
 
 
 class TopK(Comparator):
@@ -38,7 +42,8 @@ class TopK(Comparator):
         overlap = self._overlap(rows, expectation)
         mean = (1.0 - float(overlap.mean())) / (1.0 - self.mean)
         row = (1.0 - float(overlap.min())) / (1.0 - self.row)
-        return in_ppm(max(mean, row))
+        strange = (1.0 - float(_correlations(rows, expected).min())) / (1.0 - _CORRELATION)
+        return in_ppm(max(mean, row, strange))
 
     def locate(self, got: torch.Tensor, expectation: Expectation) -> WorstElement:
         """Return the first score that breaks rule 1, else the worst choice of the worst row."""
@@ -47,7 +52,7 @@ class TopK(Comparator):
         if bool(odd.any()):
             row, column = divmod(int(odd.view(-1).to(torch.uint8).argmax()), rows.shape[-1])
         else:
-            row = int(self._overlap(rows, expectation).argmin())
+            row = int(torch.minimum(self._overlap(rows, expectation), _correlations(rows, expected)).argmin())
             chosen = rows[row].topk(min(self.k, rows.shape[-1])).indices
             column = int(chosen[expected[row, chosen].argmin()])
         bound = float(expectation.row_bound[row])
@@ -57,3 +62,19 @@ class TopK(Comparator):
         chosen = rows.topk(min(self.k, rows.shape[-1]), dim=-1).indices
         right = expectation.expected.gather(-1, chosen) >= expectation.row_bound[:, None]
         return right.to(torch.float32).mean(dim=-1)
+
+
+def _correlations(rows: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
+    """Return the correlation of every row over its visible blocks, 1 where it says nothing."""
+    visible = expected.isfinite()
+    count = visible.sum(dim=-1, keepdim=True)
+    deviations = []
+    for scores in (rows, expected):
+        finite = torch.where(visible, scores, 0.0).to(torch.float64)
+        deviations.append(torch.where(visible, finite - finite.sum(dim=-1, keepdim=True) / count.clamp(min=1), 0.0))
+    got, wanted = deviations
+    spread = torch.linalg.vector_norm(wanted, dim=-1)
+    norms = torch.linalg.vector_norm(got, dim=-1) * spread
+    correlation = torch.where(norms > 0, (got * wanted).sum(dim=-1) / norms.clamp(min=1e-300), 0.0)
+    silent = (count[:, 0] < _BLOCKS_MIN) | (spread == 0)
+    return torch.where(silent, 1.0, correlation)

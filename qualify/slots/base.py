@@ -69,6 +69,14 @@ class Slot(ABC):
     def shapes(self, dimensions: Dimensions) -> dict[str, tuple[int, ...]]:
         """Return the shape of every tensor argument, weights included."""
 
+    def jittered(self, dimensions: Dimensions) -> tuple[str, ...]:  # noqa: ARG002 - most slots jitter all they count
+        """Return the extents of a public shape that hidden shapes change."""
+        return self.count_dimensions
+
+    def legal(self, dimensions: Dimensions) -> dict[str, int]:
+        """Return the nearest extents that a call may have."""
+        return dict(dimensions)
+
     @abstractmethod
     def descriptor(self, dimensions: Dimensions) -> dict[str, int | str]:
         """Return what the live call reports about its extents, in the public capability vocabulary."""

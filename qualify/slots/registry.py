@@ -11,10 +11,28 @@ from types import MappingProxyType
 
 from config.errors import ConfigurationError
 from qualify.slots.base import Slot
+from qualify.slots.decode import Decode
+from qualify.slots.fused_experts import FusedExperts
+from qualify.slots.msa_block_score import MsaBlockScore
+from qualify.slots.msa_prefill_block_score import MsaPrefillBlockScore
 from qualify.slots.rmsnorm import RmsNorm
+from qualify.slots.sdpa import Sdpa
 from qualify.slots.silu_and_mul import SiluAndMul
 
-SLOTS: Mapping[str, Slot] = MappingProxyType({slot.id: slot for slot in (RmsNorm(), SiluAndMul())})
+SLOTS: Mapping[str, Slot] = MappingProxyType(
+    {
+        slot.id: slot
+        for slot in (
+            Decode(),
+            FusedExperts(),
+            MsaBlockScore(),
+            MsaPrefillBlockScore(),
+            RmsNorm(),
+            Sdpa(),
+            SiluAndMul(),
+        )
+    }
+)
 
 
 def find_slot(slot_id: str) -> Slot:

@@ -2,62 +2,85 @@
 
 from __future__ import annotations
 
+import json
+import math
 import runpy
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 import torch
 
 from config.arena import known_arenas, load_arena
 from config.errors import ConfigurationError
-from qualify.comparison import passes
+from config.target_catalog import load_catalog
+from qualify.comparison import Rows, passes
 from qualify.content import ALL_STYLES, NORMAL, Content, Source, Style
 from qualify.dtypes import DTYPES
-from qualify.slots.base import STOCK_ROOT, Slot, live_descriptor
+from qualify.slots.base import STOCK_ROOT, Dimensions, Slot, live_descriptor
 from qualify.slots.registry import SLOTS, find_slot
 
-Arguments = list[torch.Tensor | float]
-CONTENT = Content(bytes(32), "admission", dtype="float32", elements=1 << 20, words=1 << 10)
+CONTENT = Content(bytes(32), "admission", dtype="float32", elements=1 << 21, words=1 << 10)
+VECTORS = json.loads((Path(__file__).parents[1] / "golden" / "slot_vectors.json").read_text())
 
 
-def extents(slot: Slot) -> dict[str, int]:
-    """Return small extents that are no multiples of anything."""
-    return {name: {"num_tokens": 13}.get(name, 384) for name in slot.dimensions}
+class Question(NamedTuple):
+    """One call: its arguments in order, and what is among them by name."""
+
+    arguments: list[Any]
+    inputs: dict[str, torch.Tensor]
+    outputs: dict[str, torch.Tensor]
+    weights: dict[str, torch.Tensor]
 
 
-def question(slot: Slot, dtype: str, style: Style) -> tuple[Arguments, dict[str, torch.Tensor], torch.Tensor]:
-    """Return the arguments of one call, its inputs by name, and the expected output."""
-    generator = CONTENT.generator("admission", sum(style.name.encode()))
-    dimensions = extents(slot)
-    shapes = slot.shapes(dimensions)
-    inputs = {name: torch.empty(shapes[name], dtype=DTYPES[dtype]) for name in slot.names("input")}
-    slot.draw(inputs, dimensions, style, Source(CONTENT, generator))
-    out = torch.randn(shapes["out"], generator=torch.Generator().manual_seed(3)).to(DTYPES[dtype])
-    scalars = slot.scalars(dimensions)
-    by_role = {"input": inputs, "output": {"out": out}, "scalar": scalars}
-    arguments = [by_role[argument.role][argument.name] for argument in slot.arguments]
-    expected = slot.reference(inputs, scalars, torch.float64)["out"]
-    return arguments, inputs, expected  # type: ignore[return-value]
+def small(slot: Slot) -> Dimensions:
+    """Return the public shape of the fewest elements that has more than one row."""
+    sizes = {
+        math.prod(dimensions.values()): dimensions
+        for dimensions in slot.catalog_shapes
+        if slot.shapes(dimensions)[slot.names("output")[0]][0] > 1
+    }
+    return sizes[min(sizes)]
 
 
-def output(slot: Slot, arguments: Arguments) -> torch.Tensor:
-    """Return the output among the arguments of a call."""
-    value = arguments[[argument.role for argument in slot.arguments].index("output")]
-    assert isinstance(value, torch.Tensor)
-    return value
+def ask(slot: Slot, dtype: str, style: Style, dimensions: Dimensions) -> Question:
+    """Draw one call, with outputs full of plausible values."""
+    source = Source(CONTENT, CONTENT.generator("admission", sum(style.name.encode())))
+    shapes, call = slot.shapes(dimensions), DTYPES[dtype]
+    weights = {one.name: torch.empty(shapes[one.name], dtype=call) for one in slot.weights}
+    slot.draw_weights(weights, dimensions, source)
+    inputs, outputs = {}, {}
+    noise = torch.Generator().manual_seed(3)
+    for one in slot.tensors():
+        *rows, width = shapes[one.name]
+        if one.role == "input":
+            inputs[one.name] = torch.empty(*rows, width, dtype=one.torch_dtype(call))
+        else:
+            outputs[one.name] = torch.randn(*rows, width + one.pad, generator=noise).to(one.torch_dtype(call))[
+                ..., :width
+            ]
+    slot.draw(inputs, dimensions, style, source)
+    prepared = None
+    if slot.weights:
+        prepared = stock(slot, slot.stock_prepare)(*weights.values())
+    known = {**inputs, **outputs, **slot.scalars(dimensions)}
+    arguments = [prepared if one.role == "prepared" else known[one.name] for one in slot.arguments]
+    return Question(arguments, inputs, outputs, weights)
 
 
-CONTROLS: dict[str, Callable[[torch.Tensor, torch.Tensor, torch.Tensor], None]] = {
-    "no-op": lambda out, x, expected: None,
-    "zeros": lambda out, x, expected: out.zero_(),
-    "ones": lambda out, x, expected: out.fill_(1.0),
-    "mean": lambda out, x, expected: out.fill_(float(expected.mean())),
-    "row mean": lambda out, x, expected: out.copy_(expected.mean(-1, keepdim=True).expand_as(out)),
-    "copied input": lambda out, x, expected: out.copy_(x[..., : out.shape[-1]]),
-    "all but one element": lambda out, x, expected: out.copy_(expected).view(-1)[7:8].add_(1e6),
-    "all but the last row": lambda out, x, expected: out[:-1].copy_(expected[:-1]),
-    "three percent off": lambda out, x, expected: out.copy_(expected * 1.03),
-}
+def stock(slot: Slot, name: str) -> Callable[..., Any]:
+    """Return a function of a slot's stock file."""
+    return runpy.run_path(str(STOCK_ROOT / slot.stock[0]))[name]  # type: ignore[no-any-return]
+
+
+def verdicts(slot: Slot, dtype: str, question: Question, expected: dict[str, torch.Tensor]) -> list[bool]:
+    """Return for each output whether it passes."""
+    tolerance, comparator = slot.tolerance(dtype), slot.comparator
+    return [
+        passes(comparator.judge(output, comparator.expect(expected[name], tolerance)))
+        for name, output in question.outputs.items()
+    ]
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
@@ -65,26 +88,118 @@ CONTROLS: dict[str, Callable[[torch.Tensor, torch.Tensor, torch.Tensor], None]] 
 @pytest.mark.parametrize("slot", SLOTS.values(), ids=lambda slot: slot.id)
 def test_stock_passes_its_own_reference(slot: Slot, style: Style, dtype: str) -> None:
     """The stock form is right on every distribution and dtype, with both precisions of the reference."""
-    arguments, inputs, expected = question(slot, dtype, style)
-    source, entry = slot.stock
-    runpy.run_path(str(STOCK_ROOT / source))[entry](*arguments)
+    dimensions = small(slot)
+    question = ask(slot, dtype, style, dimensions)
+    stock(slot, slot.stock[1])(*question.arguments)
     for precision in (torch.float64, torch.float32):
-        wanted = slot.reference(inputs, slot.scalars(extents(slot)), precision)["out"]
-        expectation = slot.comparator.expect(wanted, slot.tolerance(dtype))
-        assert passes(slot.comparator.judge(output(slot, arguments), expectation))
-    assert expected.dtype == torch.float32
+        wanted = slot.reference({**question.inputs, **question.weights}, slot.scalars(dimensions), precision)
+        assert all(value.dtype == torch.float32 for value in wanted.values())
+        assert all(verdicts(slot, dtype, question, wanted))
 
 
-@pytest.mark.parametrize("control", CONTROLS)
+Control = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], object]
+
+
+def copied(out: torch.Tensor, x: torch.Tensor, expected: torch.Tensor) -> None:
+    """Fill the output with the values of an input, repeated."""
+    values = x.flatten()
+    out.copy_(values.repeat(out.numel() // len(values) + 1)[: out.numel()].view(out.shape))
+
+
+def shuffled(out: torch.Tensor, x: torch.Tensor, expected: torch.Tensor) -> None:
+    """Write the right rows in the wrong order, as swapped arguments or a wrong index do."""
+    out.copy_(expected.roll(1, dims=0))
+
+
+CONTROLS: dict[str, Control] = {
+    "no-op": lambda out, x, expected: None,
+    "zeros": lambda out, x, expected: out.zero_(),
+    "ones": lambda out, x, expected: out.fill_(1.0),
+    "mean": lambda out, x, expected: out.fill_(float(expected[expected.isfinite()].mean())),
+    "row mean": lambda out, x, expected: out.copy_(expected.mean(-1, keepdim=True).expand_as(out)),
+    "copied input": copied,
+    "shuffled rows": shuffled,
+    "all but the last row": lambda out, x, expected: out[:-1].copy_(expected[:-1]),
+}
+# A ranking is the same for multiplied scores, and one wrong score is within its allowance: that is what it promises.
+VALUE_CONTROLS: dict[str, Control] = {
+    "all but one element": lambda out, x, expected: out.copy_(expected).view(-1)[7:8].add_(1e6),
+    "three percent off": lambda out, x, expected: out.copy_(expected * 1.03),
+    "one bit of mantissa too few": lambda out, x, expected: out.copy_(expected.to(torch.float8_e5m2).float()),
+}
+
+
+@pytest.mark.parametrize("control", [*CONTROLS, *VALUE_CONTROLS])
 @pytest.mark.parametrize("style", ALL_STYLES, ids=lambda style: style.name)
 @pytest.mark.parametrize("slot", SLOTS.values(), ids=lambda slot: slot.id)
 def test_controls_fail(slot: Slot, style: Style, control: str) -> None:
     """What writes nothing, constants, averages, its input, or almost everything right, is wrong."""
-    arguments, inputs, expected = question(slot, "bfloat16", style)
-    out = output(slot, arguments)
-    CONTROLS[control](out, inputs["x"], expected)
-    expectation = slot.comparator.expect(expected, slot.tolerance("bfloat16"))
-    assert not passes(slot.comparator.judge(out, expectation))
+    if control in VALUE_CONTROLS and not isinstance(slot.comparator, Rows):
+        pytest.skip("only the ranking is judged")
+    dimensions = small(slot)
+    question = ask(slot, "bfloat16", style, dimensions)
+    inputs = {**question.inputs, **question.weights}
+    expected = slot.reference(inputs, slot.scalars(dimensions), torch.float64)
+    for name, out in question.outputs.items():
+        {**CONTROLS, **VALUE_CONTROLS}[control](out, next(iter(question.inputs.values())), expected[name])
+    assert not any(verdicts(slot, "bfloat16", question, expected))
+
+
+@pytest.mark.parametrize("style", ALL_STYLES, ids=lambda style: style.name)
+@pytest.mark.parametrize("slot", SLOTS.values(), ids=lambda slot: slot.id)
+def test_a_private_perturbation_changes_what_is_expected(slot: Slot, style: Style) -> None:
+    """The answer to the unperturbed question is wrong for the perturbed one, so remembered answers are found out."""
+    dimensions = small(slot)
+    question = ask(slot, "bfloat16", style, dimensions)
+    before = {name: tensor.clone() for name, tensor in question.inputs.items()}
+    scalars = slot.scalars(dimensions)
+    stale = slot.reference({**before, **question.weights}, scalars, torch.float64)
+    slot.perturb(question.inputs, dimensions, Source(CONTENT, CONTENT.generator("perturbation", 1)))
+    wanted = slot.reference({**question.inputs, **question.weights}, scalars, torch.float64)
+    for name, out in question.outputs.items():
+        out.copy_(stale[name])
+    assert not all(verdicts(slot, "bfloat16", question, wanted))
+
+
+@pytest.mark.parametrize("slot", SLOTS.values(), ids=lambda slot: slot.id)
+def test_rows_depend_on_row_inputs_alone(slot: Slot) -> None:
+    """A reference computed in pieces of rows is the reference of the whole."""
+    if not slot.row_inputs:
+        pytest.skip("rows depend on each other")
+    dimensions = small(slot)
+    question = ask(slot, "float32", NORMAL, dimensions)
+    scalars = slot.scalars(dimensions)
+    whole = slot.reference({**question.inputs, **question.weights}, scalars, torch.float64)
+    rows = question.inputs[next(iter(slot.row_inputs))].shape[0]
+    for start in range(rows):
+        piece = {
+            name: tensor[start : start + 1] if name in slot.row_inputs else tensor
+            for name, tensor in question.inputs.items()
+        }
+        part = slot.reference({**piece, **question.weights}, scalars, torch.float64)
+        for name, value in part.items():
+            assert torch.allclose(value, whole[name][start : start + 1], rtol=1e-6, atol=1e-9)
+
+
+def tensor_of(value: Any) -> Any:
+    """Return a recorded input: a tensor, or the scalar it is."""
+    if not isinstance(value, dict):
+        return value
+    return torch.tensor(list(map(float, value["data"]))).to(getattr(torch, value["dtype"])).view(value["shape"])
+
+
+@pytest.mark.parametrize(
+    "case", [one for one in VECTORS["reference_cases"] if one["slot"] in SLOTS], ids=lambda one: one["case"]
+)
+def test_the_references_agree_with_recorded_values(case: dict[str, Any]) -> None:
+    """Recorded results of the deployed references come out, to the precision they were recorded in."""
+    slot = find_slot(case["slot"])
+    values = {name: tensor_of(value) for name, value in case["inputs"].items()}
+    tensors = {name: value for name, value in values.items() if isinstance(value, torch.Tensor)}
+    scalars = {name: value for name, value in values.items() if name not in tensors}
+    got = slot.reference(tensors, scalars, torch.float64)
+    for name, recorded in zip(slot.names("output"), case["outputs"], strict=True):
+        torch.testing.assert_close(got[name], tensor_of(recorded), rtol=2e-6, atol=2e-6)
 
 
 def test_the_references_agree_with_values_worked_out_by_hand() -> None:
@@ -105,6 +220,20 @@ def test_extreme_gates_do_not_break_the_reference() -> None:
     got = silu.reference({"x": x}, {}, torch.float32)["out"]
     assert torch.isfinite(got).all()
     assert got.tolist()[0][2:] == [0.0, 80.0, 1e4]
+
+
+def test_the_causal_probe_catches_a_kernel_that_looks_one_key_too_far() -> None:
+    """A mask that is off by one ranks the bait first."""
+    slot = find_slot("attention.msa_prefill_block_score")
+    probe = next(one for one in slot.catalog_shapes if one["causal_probe"])
+    question = ask(slot, "bfloat16", NORMAL, probe)
+    scalars = slot.scalars(probe)
+    expected = slot.reference(question.inputs, scalars, torch.float64)
+    shifted = slot.reference(question.inputs, {**scalars, "prefix_len": int(scalars["prefix_len"]) + 1}, torch.float64)
+    question.outputs["out"].copy_(expected["out"])
+    assert verdicts(slot, "bfloat16", question, expected) == [True]
+    question.outputs["out"].copy_(shifted["out"])
+    assert verdicts(slot, "bfloat16", question, expected) == [False]
 
 
 @pytest.mark.parametrize("name", known_arenas())
@@ -128,7 +257,24 @@ def test_an_unknown_slot_is_refused_with_the_known_ones() -> None:
 @pytest.mark.parametrize("slot", SLOTS.values(), ids=lambda slot: slot.id)
 def test_the_live_descriptor_names_every_extent(slot: Slot) -> None:
     """A bundle that limits num_tokens can be routed: the field is there."""
-    descriptor = live_descriptor(slot, dict.fromkeys(slot.dimensions, 64), "bfloat16", "cpu")
-    assert descriptor["num_tokens"] == 64
+    dimensions = small(slot)
+    descriptor = live_descriptor(slot, dimensions, "bfloat16", "cpu")
+    assert descriptor["num_tokens"] == slot.shapes(dimensions)[slot.names("output")[0]][0]
     assert descriptor["dtype"] == "bfloat16"
     assert {"architecture", "last_dim", "graph_mode", "layout", "quant"} <= set(descriptor)
+
+
+@pytest.mark.parametrize("slot", SLOTS.values(), ids=lambda slot: slot.id)
+def test_hidden_shapes_are_legal(slot: Slot) -> None:
+    """What jitter may change are extents of the slot, and public shapes are legal as they are."""
+    for dimensions in slot.catalog_shapes:
+        assert set(slot.jittered(dimensions)) <= set(slot.dimensions)
+        assert slot.legal(dimensions) == dict(dimensions)
+
+
+@pytest.mark.parametrize("slot", SLOTS.values(), ids=lambda slot: slot.id)
+def test_the_catalog_names_the_same_entry(slot: Slot) -> None:
+    """Slots are the catalog's, called as their contract says."""
+    target = load_catalog().find(slot.id)
+    assert target is not None
+    assert slot.stock[1] == target.contract.entry

@@ -1,0 +1,51 @@
+"""What the attention slots share: the reference, how queries and keys are drawn, and bounds.
+
+The reference works head by head with a softmax written out, so it shares nothing with torch's attention kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+
+from qualify.comparison import Tolerance
+from qualify.content import Source, Style
+
+# Probabilities are rounded to the dtype of the call before they meet the values in every fused kernel, so a row may be
+# off by one more rounding than elementwise code. Outputs are averages: their elements are small beside their inputs.
+ATTENTION_TOLERANCES: Mapping[str, Tolerance] = {
+    "bfloat16": Tolerance(0.02, 0.02, 0.012, 0.008, 1e-38, stray=0.01, outlier=4.0),
+    "float16": Tolerance(0.01, 0.01, 0.002, 0.0015, 6e-8, stray=0.01, outlier=4.0),
+    "float32": Tolerance(1e-5, 1e-5, 1e-5, 1e-5, 1e-38, stray=0.01, outlier=8.0),
+}
+# Queries and keys that are drawn wide are narrowed: a softmax that is all on one key would test nothing else, and a
+# common shift of all logits by hundreds would cost float32 itself more digits than the bounds leave.
+_WIDE_SCALE, _SHIFTED_SCALE = 0.15, 0.4
+
+
+def draw_queries_and_keys(query: torch.Tensor, key: torch.Tensor, style: Style, source: Source) -> None:
+    """Fill both, so that several keys matter to every query."""
+    scale = _SHIFTED_SCALE if style.shift else 1.0
+    if style.scale_high > 2.0 or style.cubed:
+        scale = _WIDE_SCALE
+    for tensor in (query, key):
+        source.fill(tensor, style, scale)
+
+
+def attend(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, visible: torch.Tensor, scale: float
+) -> torch.Tensor:
+    """Return float32 (T, Hq, D) for `query` (T, Hq, D), `key` and `value` (S, Hkv, D), `visible` bool (T, S).
+
+    Every query has to see at least one key.
+    """
+    heads, group = query.shape[1], query.shape[1] // key.shape[1]
+    result = torch.empty(query.shape, dtype=torch.float32)
+    for head in range(heads):
+        logits = (query[:, head] @ key[:, head // group].T).mul_(scale)
+        logits.masked_fill_(~visible, -torch.inf)
+        weights = torch.exp(logits.sub_(logits.amax(dim=-1, keepdim=True)))
+        weights.div_(weights.sum(dim=-1, keepdim=True))
+        result[:, head] = weights @ value[:, head // group]
+    return result
