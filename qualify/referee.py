@@ -13,11 +13,13 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
+from qualify.arm_server import PRELOAD
+from qualify.docket import Docket, open_docket
 from qualify.request import AttemptRequest
 from qualify.sandbox.client import Zygote
 from qualify.screens.abi import Abi
 from qualify.screens.base import Emit, Screen, ScreenReceipt
-from qualify.screens.bench import PRELOAD, Bench, occupy_bench
+from qualify.screens.bench import Bench, occupy_bench
 from qualify.screens.build import Build
 from qualify.screens.correctness import Correctness
 from qualify.screens.graph import Graph
@@ -25,7 +27,7 @@ from qualify.screens.pipeline import run_screens
 from qualify.screens.speed import Speed
 from scoring.attempt import ATTEMPT_SCHEMA, Attempt, Identity, LimitsInForce, Seed
 
-__all__ = ["ATTEMPT_SCREENS", "PRELOAD", "Measured", "measure_attempt", "run_attempt"]
+__all__ = ["ATTEMPT_SCREENS", "PRELOAD", "Measured", "measure_docket", "run_attempt"]
 
 ATTEMPT_SCREENS: tuple[Screen[Bench], ...] = (Build(), Abi(), Correctness(), Graph(), Speed())
 
@@ -39,17 +41,20 @@ class Measured:
 
 
 def run_attempt(request: AttemptRequest, emit: Emit, fork_server: Zygote | None = None) -> Attempt:
-    """Measure one comparison and return its evidence; see `measure_attempt`."""
-    return measure_attempt(request, emit, fork_server).attempt
+    """Measure one comparison and return its evidence.
+
+    Raises `ConfigurationError` for a request this build cannot serve, and what `measure_docket` raises.
+    """
+    return measure_docket(open_docket(request), emit, fork_server).attempt
 
 
-def measure_attempt(request: AttemptRequest, emit: Emit, fork_server: Zygote | None = None) -> Measured:
+def measure_docket(docket: Docket, emit: Emit, fork_server: Zygote | None = None) -> Measured:
     """Measure one comparison.
 
-    `fork_server` is a running one started with `PRELOAD`, when the caller has it; else one is started for this attempt.
-    Raises `ConfigurationError` for a request this build cannot serve and `HostError` for a machine that is not fit.
+    `fork_server` is a running one of `qualify.arm_server`, when the caller has it; else one is started.
+    Raises `HostError` for a machine that is not fit.
     """
-    with occupy_bench(request, emit, fork_server) as bench:
+    with occupy_bench(docket, emit, fork_server) as bench:
         receipts = run_screens(ATTEMPT_SCREENS, bench, emit)
         return Measured(_evidence(bench), receipts)
 

@@ -37,6 +37,7 @@ _CANDIDATE: dict[str, tuple[str, str]] = {
     "protocol": ("ARM_PROTOCOL", "the process answered outside the call protocol"),
     "forbidden_call": ("FORBIDDEN_CALL", "the process made a system call that the sandbox forbids"),
     "load_failed": ("LOAD_FAILED", "the entry point could not be imported"),
+    "signature": ("ENTRY_SIGNATURE", "the entry does not take the arguments of its slot"),
     "prepare_failed": ("PREPARE_FAILED", "`prepare` failed"),
     "never_routed": ("NEVER_ROUTED", "no variant of the bundle matches the workload"),
     "not_executed": ("NOT_EXECUTED", "the outputs do not depend on the inputs as the slot requires"),

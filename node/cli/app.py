@@ -126,6 +126,73 @@ def scan(bundle: options.Bundle, json: options.Json = False) -> int:
     return run(bundle, as_json=json)
 
 
+@app.command(rich_help_panel=MINER)
+def verify(  # noqa: PLR0913 - one parameter per option
+    bundle: options.BundleOrArchive,
+    slot: Annotated[
+        str | None,
+        typer.Option("--slot", metavar="SLOT", help="Insist that the bundle serves this.", show_default=False),
+    ] = None,
+    dtype: Annotated[
+        str | None,
+        typer.Option("--dtype", metavar="NAME", help="Call in this dtype. Default: the arena's.", show_default=False),
+    ] = None,
+    device: Annotated[str, typer.Option("--device", metavar="NAME", help="Where to run: cpu.")] = "cpu",
+    seed: Annotated[
+        str | None,
+        typer.Option("--seed", metavar="TEXT", help="Repeat a run's shapes and inputs.", show_default=False),
+    ] = None,
+    shapes: Annotated[
+        str | None,
+        typer.Option(
+            "--shapes", metavar="LIST", help="Only these: `num_tokens=7,d=1024;num_tokens=512,d=4096`.",
+            show_default=False,
+        ),
+    ] = None,
+    speed: Annotated[bool, typer.Option("--speed", help="Measure shortly against the incumbent as well.")] = False,
+    arena: options.Arena = None,
+    target: options.Target = None,
+    against: options.Against = None,
+    config: options.Config = None,
+    json: options.Json = False,
+) -> int:
+    """Run a validator's screens on a bundle: static, build, abi, correctness, graph, and speed if asked for.
+
+    The validator's own code, sandbox and codes, and every case with its worst element. Shapes and inputs at a validator
+    are others: what passes here is no promise there. Exit code 3 when a screen rejects the bundle, 7 when this machine
+    could not tell.
+    """
+    from node.cli.actions.verify import Cases, run
+    from node.cli.bench_stand import Choice
+
+    cases = Cases(slot, dtype, device, seed, shapes, speed)
+    return run(bundle, Choice(arena, target, against, config), cases, as_json=json)
+
+
+@app.command(rich_help_panel=MINER)
+def bench(
+    bundle: options.BundleOrArchive,
+    arena: options.Arena = None,
+    target: options.Target = None,
+    against: options.Against = None,
+    out: Annotated[
+        str | None,
+        typer.Option("--out", metavar="DIR", help="Keep the attempt file here, for `regrade`.", show_default=False),
+    ] = None,
+    config: options.Config = None,
+    json: options.Json = False,
+) -> int:
+    """Measure a bundle as a validator does: one whole attempt on this machine, graded, with its samples as a plot.
+
+    A validator wants two such attempts on its own machine, with seeds of its own: a PASS here is no promise there. Exit
+    code 0 for PASS, 3 for FAIL, 7 for RETRY.
+    """
+    from node.cli.actions.bench import run
+    from node.cli.bench_stand import Choice
+
+    return run(bundle, Choice(arena, target, against, config), out, as_json=json)
+
+
 @app.command("chain-package", rich_help_panel=MINER)
 def chain_package(
     bundle: options.Bundle,

@@ -19,6 +19,26 @@ State = Annotated[
     ),
 ]
 Bundle = Annotated[str, typer.Argument(metavar="BUNDLE", help="Folder that holds the bundle's manifest.toml.")]
+BundleOrArchive = Annotated[
+    str, typer.Argument(metavar="BUNDLE", help="Folder that holds the bundle's manifest.toml, or its packed archive.")
+]
+Arena = Annotated[
+    str | None,
+    typer.Option(
+        "--arena", metavar="ID|FILE", help="Arena document. Default: the settings' `qualify.arena`.", show_default=False
+    ),
+]
+Target = Annotated[
+    str | None,
+    typer.Option("--target", metavar="T", help="Insist that the bundle competes for this.", show_default=False),
+]
+Against = Annotated[
+    str | None,
+    typer.Option(
+        "--against", metavar="BUNDLE", help="The incumbent: a bundle's folder or archive. Default: stock.",
+        show_default=False,
+    ),
+]
 Wallet = Annotated[str | None, typer.Option("--wallet", metavar="NAME", help="Wallet name.", show_default=False)]
 Hotkey = Annotated[str | None, typer.Option("--hotkey", metavar="NAME", help="Hotkey name.", show_default=False)]
 WalletPath = Annotated[

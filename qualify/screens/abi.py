@@ -7,7 +7,7 @@ Invariants
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -42,8 +42,11 @@ def _examine(bench: Bench) -> Examined:
         known = chosen.setdefault(implementation, case)
         if elements(bench.rig.slot, case.dimensions) < elements(bench.rig.slot, known.dimensions):
             chosen[implementation] = case
+    shapes = [case.dimensions for case in chosen.values()]
+    bench.rig.inquirer.renew_weights(shapes, STAGE_NUMBER, 0)
+    setup = replace(bench.setup("candidate", routes), by_case=tuple(chosen))
     started_ns = bench.rig.now_ns()
-    with bench.rig.start_arm(bench.setup("candidate", routes), [case.dimensions for case in chosen.values()]) as arm:
+    with bench.rig.start_arm(setup, shapes) as arm:
         load_ns = bench.rig.now_ns() - started_ns
         bench.findings.layers = arm.process.layers
         calls = [_call(bench, arm, implementation, case) for implementation, case in chosen.items()]

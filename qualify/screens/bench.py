@@ -20,13 +20,13 @@ import msgspec
 from config.canonical import domain_digest
 from qualify import environment
 from qualify.arm_handle import ArmError
+from qualify.arm_server import start_arm_server
 from qualify.call_memory import words_needed
 from qualify.checked_call import Inquirer
 from qualify.content import Content
 from qualify.correctness import CorrectnessCase, plan_cases
-from qualify.docket import Docket, open_docket
+from qualify.docket import Docket
 from qualify.measure import Rig, RoleError, RoleSetup
-from qualify.request import AttemptRequest
 from qualify.routing import Routes, route_candidate
 from qualify.sandbox.client import Zygote
 from qualify.screens.base import Emit, Examined, Facts, Matter, ScreenReceipt, make_receipt
@@ -38,7 +38,6 @@ from scoring.incidents import consequence
 
 Ending = Literal["decided", "launches", "time", "incident"]
 PlanCases = Callable[[Docket, Content], list[CorrectnessCase]]
-PRELOAD = ("torch", "qualify.arm")  # of the fork server that arms come from
 
 
 @dataclass(slots=True)
@@ -130,28 +129,26 @@ class Bench:
 
 @contextlib.contextmanager
 def occupy_bench(
-    request: AttemptRequest,
+    docket: Docket,
     emit: Emit,
     fork_server: Zygote | None = None,
     *,
     seed: bytes | None = None,
     plan: PlanCases | None = None,
 ) -> Iterator[Bench]:
-    """Take the bench for one attempt: open the docket, wait for the core, seal a seed, start a fork server.
+    """Take the bench for one attempt: wait for the core, seal a seed, start a fork server of arms.
 
-    `fork_server` is a running one started with `PRELOAD`, when the caller has it. `seed` and `plan` are for a miner's
-    own runs, which may repeat a seed or choose their cases; an attempt never gives them.
-    Raises what `open_docket` raises, and `HostError` for a machine that is not fit.
+    `fork_server` is a running one, when the caller has it. `seed` and `plan` are for a miner's own runs, which may
+    repeat a seed or choose their cases; an attempt never gives them. Raises `HostError` for a machine that is not fit.
     """
-    docket = open_docket(request)
-    core = environment.choose_core(request.arm_cores)
+    attempt_id, core = docket.request.attempt_id, environment.choose_core(docket.request.arm_cores)
     with contextlib.ExitStack() as stack:
         stack.enter_context(environment.exclusive(core))
-        epoch_ns, opening = time.monotonic_ns(), _seal(request.attempt_id, seed)
+        epoch_ns, opening = time.monotonic_ns(), _seal(attempt_id, seed)
         emit({"event": "sealed", "commitment": opening.commitment})
         stack.enter_context(environment.measuring(core))
-        zygote = fork_server or stack.enter_context(Zygote.start(preload=PRELOAD))
-        planner = Content(opening.seed, request.attempt_id, dtype=docket.dtype, elements=1, words=1)
+        zygote = fork_server or stack.enter_context(start_arm_server())
+        planner = Content(opening.seed, attempt_id, dtype=docket.dtype, elements=1, words=1)
         cases = plan(docket, planner) if plan else plan_cases(docket.slot, planner, docket.shapes, docket.reaches)
         rig = _build_rig(docket, opening.seed, cases, zygote, core, epoch_ns)
         routes = route_candidate(

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from qualify.arm_handle import ArmError
-from qualify.correctness import run_case
+from qualify.correctness import STAGE_NUMBER, run_case
 from qualify.screens.base import Examined, ScreenReceipt
 from qualify.screens.bench import Bench
 from scoring.attempt import AT_BOUND
@@ -49,10 +49,11 @@ def _ask_from(bench: Bench, start: int) -> tuple[int, ArmError | None]:
 
     Returns the case to go on with, and the fault.
     """
-    routes, rig = bench.case_routes(), bench.rig
-    index = start
+    routes, rig, index = bench.case_routes(), bench.rig, start
+    shapes = [case.dimensions for case in bench.cases]
+    rig.inquirer.renew_weights(shapes, STAGE_NUMBER, 0)
     try:
-        with rig.start_arm(bench.setup("candidate", routes), [case.dimensions for case in bench.cases]) as arm:
+        with rig.start_arm(bench.setup("candidate", routes), shapes) as arm:
             bench.findings.layers = arm.process.layers
             for index in range(start, len(bench.cases)):
                 implementation, case = routes.by_case[index], bench.cases[index]
