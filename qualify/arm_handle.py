@@ -20,6 +20,8 @@ import time
 from collections.abc import Sequence
 from typing import NoReturn
 
+import torch
+
 from qualify.arm_plan import ArmPlan, encode_plan
 from qualify.call_memory import CallMemory, Places
 from qualify.environment import shares_core
@@ -84,7 +86,7 @@ class Arm(Closing):
         self.identity = _process_identity(process.host_pid)
         self.calls = 0
         self.prepare_ns = 0  # what its load-time halves took, all together
-        self.last_output: tuple[Places, str] | None = None  # of the latest call, to be looked at again
+        self.last_output: tuple[Places, tuple[torch.Tensor, ...]] | None = None  # to be looked at again
         self._control = control
         self._settled_ns = 0  # its processor time when it was last stopped
         self._watch = not shares_core(core)

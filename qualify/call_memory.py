@@ -58,15 +58,13 @@ class Places:
 
 @dataclass(frozen=True, slots=True)
 class Guards:
-    """What the bytes that belong to nobody hold: a fingerprint around outputs, copies of what is between rows."""
+    """Copies of the bytes that belong to nobody: around outputs, and between their rows."""
 
-    around: str
-    between: tuple[torch.Tensor, ...]
+    pieces: tuple[torch.Tensor, ...]
 
     def still(self, now: Guards) -> bool:
         """Say whether nothing changed."""
-        same = zip(self.between, now.between, strict=True)
-        return self.around == now.around and all(torch.equal(before, after) for before, after in same)
+        return all(torch.equal(before, after) for before, after in zip(self.pieces, now.pieces, strict=True))
 
 
 class CallMemory:
@@ -165,20 +163,28 @@ class CallMemory:
         marks = [content.fingerprint(self.outputs.words(place.region)) for place in places.outputs]
         return marks[0] if len(marks) == 1 else f"{sum(int(mark, 16) for mark in marks) & (1 << 64) - 1:016x}"
 
-    def guards(self, places: Places, content: Content) -> Guards:
+    def copy_outputs(self, places: Places) -> tuple[torch.Tensor, ...]:
+        """Return copies of the bytes of the call's outputs."""
+        return tuple(self.outputs.words(place.region).clone() for place in places.outputs)
+
+    def outputs_still(self, places: Places, copies: tuple[torch.Tensor, ...]) -> bool:
+        """Say whether the call's outputs are what `copy_outputs` found, byte for byte."""
+        words = (self.outputs.words(place.region) for place in places.outputs)
+        return all(torch.equal(now, before) for now, before in zip(words, copies, strict=True))
+
+    def guards(self, places: Places) -> Guards:
         """Return what the guards of the call's outputs hold now."""
-        total = 0
-        between = []
+        pieces = []
         for place in places.outputs:
             region, pad = place.region, place.argument.pad
             end = -(-(region.offset + region.size) // 8) * 8
             for guard in (Region(region.offset - GUARD, GUARD), Region(end, GUARD - 8)):
-                total = total * 3 + int(content.fingerprint(self.outputs.words(guard)), 16)
+                pieces.append(self.outputs.words(guard).clone())
             if pad:
                 whole = (*place.shape[:-1], place.shape[-1] + pad)
                 rows = self.outputs.view(place.offset, whole, place.dtype)
-                between.append(rows[..., place.shape[-1] :].clone().view(torch.uint8))
-        return Guards(f"{total & (1 << 64) - 1:016x}", tuple(between))
+                pieces.append(rows[..., place.shape[-1] :].clone().view(torch.uint8))
+        return Guards(tuple(pieces))
 
     def close(self) -> None:
         """Drop the descriptors."""

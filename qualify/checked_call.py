@@ -161,7 +161,7 @@ class Inquirer:
         places = memory.place(question.dimensions, arm.calls % 2, draws.generator(self._content, "places"))
         memory.write_inputs(places, question.inputs)
         memory.write_filler(places, self._content, draws.generator(self._content, "filler"))
-        guards = memory.guards(places, self._content)
+        guards = memory.guards(places)
         self.empty_caches()
         extents = [question.dimensions[name] for name in self._slot.dimensions]
         elapsed = arm.call(implementation, extents, places.offsets, self._deadline_ms)
@@ -169,12 +169,12 @@ class Inquirer:
         worst = self._judge(arm, places, question)
         self.look_again(arm)
         if not passes(worst):
-            self._raise_wrong(arm, places, question, draws, digest)
-        if not guards.still(memory.guards(places, self._content)):
+            self._raise_wrong(arm, places, question, draws)
+        if not guards.still(memory.guards(places)):
             raise ArmError("out_of_bounds", "bytes outside the output were written")
         if not memory.inputs_intact(places, question.inputs):
             raise ArmError("input_mutated", "an input changed during the call")
-        arm.last_output = (places, digest)
+        arm.last_output = (places, memory.copy_outputs(places))
         return elapsed, CallCheck(question.digest, digest, "", worst)
 
     def empty_caches(self) -> None:
@@ -185,9 +185,9 @@ class Inquirer:
         """Raise `ArmError` (late_write) when the arm's previous output is no longer what it was at its return."""
         if arm.last_output is None:
             return
-        places, digest = arm.last_output
+        places, copies = arm.last_output
         arm.last_output = None
-        if arm.memory.fingerprint(places, self._content) != digest:
+        if not arm.memory.outputs_still(places, copies):
             raise ArmError("late_write", "an output changed after its call had returned")
 
     def _judge(self, arm: Arm, places: Places, question: Question) -> int:
@@ -197,11 +197,11 @@ class Inquirer:
         ]
         return next((figure for figure in figures if figure < 0), max(figures))
 
-    def _raise_wrong(self, arm: Arm, places: Places, question: Question, draws: Draws, digest: str) -> None:
-        text = self._describe(arm, places, question)
+    def _raise_wrong(self, arm: Arm, places: Places, question: Question, draws: Draws) -> None:
+        text, copies = self._describe(arm, places, question), arm.memory.copy_outputs(places)
         for _ in range(math.ceil(_GRACE_SECONDS / _GRACE_STEP_SECONDS)):
             arm.run_freely(_GRACE_STEP_SECONDS)
-            if arm.memory.fingerprint(places, self._content) != digest:
+            if not arm.memory.outputs_still(places, copies):
                 raise ArmError("late_write", f"the output was wrong at its return and was written later; {text}")
         if arm.memory.holds_filler(places, self._content, draws.generator(self._content, "filler")):
             raise ArmError("not_executed", f"the output was never written; {text}")

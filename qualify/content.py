@@ -7,7 +7,8 @@ Invariants
    shifted afresh. Two windows, because sums over one window could be had from prefix sums of a bank that an arm has
    seen in earlier calls; sums over products of two windows at any distance cannot.
 3. Filler looks like results: it is the same kind of data as an output, at an unpredictable offset, never a constant.
-4. Fingerprints are multilinear sums modulo 2^64 under a key that never enters an arm, so an arm cannot aim at one.
+4. Fingerprints are multilinear sums modulo 2^64 under a key that never enters an arm. They name contents in the
+   evidence and decide nothing: changes to the top bits of words cancel each other, so bytes are compared with copies.
 """
 
 from __future__ import annotations
