@@ -3,7 +3,7 @@
 Invariants
 1. Every file is parsed and bounded. Files in which the policy certainly finds nothing (`intake.quiet`) are not read
    node by node; whether a file is read that way never changes what is found.
-2. One tree is held at a time: the nodes of a file take fifty times the memory of its text.
+2. A tree takes fifty times the memory of its text, so only the first trees are kept, up to `_KEPT_BYTES` of text.
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ from intake.quiet import quiet_module
 from intake.refusal import Findings, clip
 from intake.scopes import Scopes
 from intake.static_scan import ScannedModule, check_reexports, scan_module
-from intake.syntax import Parsed, bounded_nodes, parse_python, parse_tree
+from intake.syntax import Parsed, bounded_nodes, parse_tree
 from intake.tree import Kind, kind_of
+
+_KEPT_BYTES = 256 * 1024
 
 
 class PythonFiles:
@@ -36,6 +38,8 @@ class PythonFiles:
         self._imports: dict[str, list[Import]] = {}
         self._scanned: dict[str, ScannedModule] = {}
         self._quiet: dict[str, ScannedModule] = {}  # files in which the policy finds nothing
+        self._kept: dict[str, ast.Module] = {}
+        self._kept_bytes = 0  # text of the files scanned so far
         self._defined: dict[str, frozenset[str]] = {}  # names bound at module level
         paths = [path for path in files if kind_of(path) is Kind.PYTHON]
         self.modules = LocalModules(paths, units_of(manifest))
@@ -53,6 +57,9 @@ class PythonFiles:
 
     def _scan(self, path: str) -> None:
         tree = parse_tree(path, self._files[path], self._limits)
+        self._kept_bytes += len(self._files[path])
+        if self._kept_bytes <= _KEPT_BYTES:
+            self._kept[path] = tree
         quiet = quiet_module(path, tree, self.modules, self._limits)
         if quiet is None:
             self._scan_fully(path, tree)
@@ -74,7 +81,7 @@ class PythonFiles:
         if suspicions:
             # What is known about quiet files says more than is true, so now they are read in full.
             for path in self._quiet:
-                self._scan_fully(path, parse_tree(path, self._files[path], self._limits))
+                self._findings.attempt(lambda path=path: self._scan_fully(path, self.tree(path)))  # type: ignore[misc]
             check_reexports(
                 {path: self._scanned[path] for path in self._imports if path in self._scanned},
                 self.modules,
@@ -98,6 +105,7 @@ class PythonFiles:
                     self._findings.add("ENTRY_NOT_DEFINED", message, hint=hint, path=MANIFEST, line=op.line)
         return python_closure(sources, self._imports, self.modules, self._findings)
 
-    def trees(self, paths: list[str]) -> dict[str, ast.Module]:
-        """Return fresh syntax trees; holding all of them while scanning would cost too much memory."""
-        return {path: parse_python(path, self._files[path], self._limits).tree for path in paths}
+    def tree(self, path: str) -> ast.Module:
+        """Return the syntax tree of a file that was scanned."""
+        kept = self._kept.get(path)
+        return parse_tree(path, self._files[path], self._limits) if kept is None else kept

@@ -26,7 +26,7 @@ from config.target_catalog import TargetCatalog, load_catalog
 from intake.archive import unpack
 from intake.content_hash import hash_files
 from intake.domain import Domain, effective_domain, read_metadata, read_row_metadata
-from intake.fingerprint import fingerprint
+from intake.fingerprint import VERSION, fingerprint
 from intake.manifest import Manifest, Op, load_manifest
 from intake.manifest_fields import MANIFEST
 from intake.native import load_native
@@ -130,7 +130,7 @@ def _screen(
     if resolution is None or len(domains) != len(manifest.ops):
         raise IntakeError("MANIFEST_SYNTAX", "the manifest cannot be resolved.")
     payload = native_payload(native.cuda, native.patches, ordered)
-    print_of = fingerprint(manifest.ops, python.trees(closure), python.modules, payload)
+    print_of = fingerprint(manifest.ops, python.tree, python.modules, payload)
     report = IntakeReport(
         content_hash=content_hash or hash_files(ordered),
         bundle_id=manifest.bundle_id,
@@ -140,7 +140,9 @@ def _screen(
         features=resolution.features,
         variants=tuple(map(_variant, manifest.ops, domains)),
         fingerprint=print_of.digest,
+        fingerprint_version=VERSION,
         pieces=print_of.pieces,
+        parts=print_of.parts,
         files=tuple(FileEntry(path, len(data), sha256_hex(data)) for path, data in ordered.items()),
         closure=tuple(closure),
     )
