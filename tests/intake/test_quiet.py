@@ -14,14 +14,15 @@ from hypothesis import strategies as st
 
 from config.errors import IntakeError
 from config.limits import INTAKE, IntakeLimits
-from intake import closure, quiet, scan_policy, scopes, static_scan, syntax
+from intake import closure, python_files, quiet, scan_policy, scopes, static_scan, syntax
 from intake.closure import LocalModules, imports_of
 from intake.nodes import sort_nodes
 from intake.quiet import quiet_module
-from intake.refusal import Findings
+from intake.refusal import BundleRefused, Findings
+from intake.screen import screen_files
 from intake.static_scan import scan_module
 from intake.syntax import bounded_nodes, parse_python, parse_tree, walk
-from tests.intake.support import golden
+from tests.intake.support import bundle, golden
 from tests.intake.test_static_scan import ACCEPTED, REFUSED
 from tests.intake.test_syntax import EVERYTHING
 
@@ -172,6 +173,52 @@ def test_mutated_sources_get_the_same_answer(seed: int) -> None:
         indent = before[: len(before) - len(before.lstrip())]
         lines.insert(where, indent + dice.choice(LINES).lstrip())
     compare("\n".join(lines))
+
+
+def screened(files: dict[str, bytes]) -> tuple[object, ...]:
+    """Return all that screening says about a bundle."""
+    try:
+        return (screen_files(files).report,)
+    except BundleRefused as refusal:
+        return refusal.findings
+
+
+ENTRY = "\n\ndef silu_and_mul(x, out):\n    pass\n"
+REEXPORTS = [
+    ("from helper import np", "import numpy as np", True),
+    ("import helper\ny = helper.deep.np", "import numpy as np", False),
+    ("from helper import np", "def f():\n    import numpy as np\n\n\ndef np():\n    pass", False),
+    ("from helper import t", "import torch\nt = torch.nn", False),
+    ("from helper import modules", "from sys import maxsize as modules", True),
+    ("import helper as h\ng = h.np.load", "import numpy as np", True),
+    ("import helper as h\ng = h\ng.math.pi", "import math", True),
+]
+
+
+@pytest.mark.parametrize(("source", "helper", "refused"), REEXPORTS)
+def test_what_travels_through_quiet_files_is_judged_in_full(
+    source: str, helper: str, refused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Quiet files are read again when one may hand an outside module to another, and only then refused."""
+    files = bundle(**{"kernels/kernel.py": (source + ENTRY).encode(), "helper.py": (helper + "\n").encode()})
+    answer = screened(files)
+    assert ("SCAN_REEXPORT" in str(answer)) is refused
+    monkeypatch.setattr(python_files, "quiet_module", lambda *_: None)
+    assert screened(files) == answer
+
+
+def test_screening_says_the_same_without_the_quick_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports and findings, in their order, do not depend on which files are read node by node."""
+    dice = random.Random(3)
+    recorded = [*REFUSED.values(), *ACCEPTED.values(), KERNEL]
+    bundles = []
+    for _ in range(60):
+        files = {f"{name}.py": dice.choice(recorded).encode("utf-8") for name in ("helper", "a", "b")}
+        kernel = "import helper, a, b\n" + dice.choice(recorded) + ENTRY
+        bundles.append(bundle(**files, **{"kernels/kernel.py": kernel.encode("utf-8")}))
+    quick = [screened(files) for files in bundles]
+    monkeypatch.setattr(python_files, "quiet_module", lambda *_: None)
+    assert [screened(files) for files in bundles] == quick
 
 
 NAMES = st.sampled_from(

@@ -221,5 +221,5 @@ def test_sources_made_to_exhaust_the_scan_are_refused(source: str) -> None:
 def test_a_flood_of_unknown_imports_costs_no_flood_of_hints(monkeypatch: pytest.MonkeyPatch) -> None:
     """Once the list of findings is full, nothing more is spent on them."""
     asked: list[str] = []
-    monkeypatch.setattr(static_scan, "nearest", lambda word, _: asked.append(word) or "")
+    monkeypatch.setattr(static_scan, "nearest", lambda word, _: str(asked.append(word)))
     assert len(scan("".join(f"import unknown{index}\n" for index in range(1000)))) == len(asked) == INTAKE.findings
