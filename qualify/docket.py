@@ -7,13 +7,14 @@ Invariants
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from config.arena import Arena, Workload, load_arena
 from config.errors import ConfigurationError
 from config.target_catalog import Target, load_catalog
 from intake.report import IntakeReport
-from qualify.arm_plan import BUNDLE_MOUNT, INCUMBENT_MOUNT
+from qualify.arm_plan import BUNDLE_MOUNT, INCUMBENT_MOUNT, Implementation
 from qualify.request import AttemptRequest, stock_digest
 from qualify.routing import candidate_variant
 from qualify.sandbox.policy import SandboxPolicy
@@ -59,12 +60,15 @@ class Docket:
         """Say whether a call of `shape` would be served by the candidate."""
         return candidate_variant(self.slot, self.dtype, CPU_ARCHITECTURE, shape, self.candidate.report) is not None
 
-    def policy(self, role: Role, core: int) -> SandboxPolicy:
-        """Return the sandbox of one role's arms, pinned to `core`."""
+    def policy(self, role: Role, core: int, implementations: Sequence[Implementation]) -> SandboxPolicy:
+        """Return the sandbox of one role's arms, pinned to `core`, which may run `implementations`.
+
+        A folder that none of them needs is not mounted: what a bundle can see must not tell it which role it plays.
+        """
         mounts: list[tuple[str, str]] = []
         if role == "candidate":
             mounts.append((self.candidate.root, BUNDLE_MOUNT))
-            if self.incumbent is not None:
+            if self.incumbent is not None and any(one.root == INCUMBENT_MOUNT for one in implementations):
                 mounts.append((self.incumbent.root, INCUMBENT_MOUNT))
         elif self.incumbent is not None:
             mounts.append((self.incumbent.root, BUNDLE_MOUNT))

@@ -75,7 +75,8 @@ class Bench:
 
     def setup(self, role: Role, routes: Routes) -> RoleSetup:
         """Return what the arms of `role` run when `routes` say which implementation serves which shape."""
-        return RoleSetup(routes.implementations, routes.by_case, self.docket.policy(role, self.rig.core))
+        policy = self.docket.policy(role, self.rig.core, routes.implementations)
+        return RoleSetup(routes.implementations, routes.by_case, policy)
 
     def case_routes(self) -> Routes:
         """Return the routes of the correctness cases, all of which reach the candidate."""
