@@ -37,11 +37,14 @@ def load_hotkey(wallet_path: str | Path, wallet: str, hotkey: str) -> Signer:
     Raises `WalletError`: WALLET_NOT_FOUND, HOTKEY_NOT_FOUND, HOTKEY_ENCRYPTED, HOTKEY_UNREADABLE.
     """
     directory = Path(wallet_path).expanduser() / wallet
-    if not wallet or not directory.is_dir():
-        raise WalletError("WALLET_NOT_FOUND", f"There is no wallet at {directory}.", hint=_HINT)
     path = directory / "hotkeys" / hotkey
-    if not hotkey or not path.is_file():
-        raise WalletError("HOTKEY_NOT_FOUND", f"There is no hotkey at {path}.", hint=_HINT)
+    try:
+        if not wallet or not directory.is_dir():
+            raise WalletError("WALLET_NOT_FOUND", f"There is no wallet at {directory}.", hint=_HINT)
+        if not hotkey or not path.is_file():
+            raise WalletError("HOTKEY_NOT_FOUND", f"There is no hotkey at {path}.", hint=_HINT)
+    except OSError as error:  # a folder on the way is closed to this user
+        raise _unreadable(path, error.strerror or str(error)) from error
     try:
         keyfile = importlib.import_module("bittensor.keyfiles").Keyfile(path, hotkey)
         encrypted = keyfile.is_encrypted()

@@ -28,7 +28,6 @@ from node.doctor.check import Finding, State, Subject, failed, passed, settings_
 from node.doctor.disk import layout_of, require_store
 from node.doctor.wallet import require_hotkey
 
-DEADLINE_SECONDS = 120.0  # several calls, each with the settings' own deadline
 AGE_FLOOR_SECONDS = 120.0
 AHEAD_LIMIT_SECONDS = 24.0
 FINALITY_LIMIT_BLOCKS = 60

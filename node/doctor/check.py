@@ -19,6 +19,8 @@ from config.settings import Settings
 if TYPE_CHECKING:
     from qualify.intake_runner import IntakeRunner
 
+CHAIN_SECONDS = 120.0  # for all questions to the chain together; each has the settings' own deadline
+
 
 class State(StrEnum):
     """How a finding is to be read."""

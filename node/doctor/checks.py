@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from node.doctor import configuration, isolation, machine
-from node.doctor.check import Check, Finding, Subject
+from node.doctor.check import CHAIN_SECONDS, Check, Finding, Subject
 
 
 def _later(module: str, name: str) -> Callable[[Subject], Iterable[Finding]]:
@@ -30,6 +30,7 @@ HOST_CHECKS: tuple[Check, ...] = (
     Check("settings.waivers", configuration.look_waivers, required=True, needs_settings=True),
     Check("settings.arena", configuration.look_arena, required=True, needs_settings=True),
     Check("machine", machine.look_machine),
+    Check("machine.home", machine.look_home, required=True),
     Check("machine.packages", machine.look_packages, required=True),
     Check("machine.cores", machine.look_cores, required=True),
     Check("machine.memory", machine.look_memory, required=True),
@@ -48,5 +49,5 @@ HOST_CHECKS: tuple[Check, ...] = (
 )
 CHECKS: tuple[Check, ...] = (
     *HOST_CHECKS,
-    Check("chain", _later("chain", "look_chain"), 120.0, required=True, needs_settings=True),
+    Check("chain", _later("chain", "look_chain"), CHAIN_SECONDS, required=True, needs_settings=True),
 )

@@ -21,11 +21,9 @@ from qualify.sandbox.doctor_probe import LayerFinding, LayerState, probe_layers
 from qualify.sandbox.landlock import landlock_abi
 from qualify.sandbox.layers import LAYERS
 
-_KNOBS = {
-    "userns": ("user/max_user_namespaces", "kernel/unprivileged_userns_clone",
-               "kernel/apparmor_restrict_unprivileged_userns"),
-    "seccomp": ("kernel/seccomp/actions_avail",),
-}
+_USERNS_KNOBS = (
+    "user/max_user_namespaces", "kernel/unprivileged_userns_clone", "kernel/apparmor_restrict_unprivileged_userns"
+)
 
 
 def judge_layers(
@@ -34,7 +32,7 @@ def judge_layers(
     """Return one finding for each layer; `notes` are facts to show, by layer."""
     findings = [_judge_layer(layer, layer.name in waived, notes.get(layer.name, "")) for layer in layers]
     if not any(layer.state in (LayerState.PRESENT, LayerState.MISSING) for layer in layers):
-        findings.append(failed("isolation", missing_layer("setup", "no confined process could be tried", "")))
+        findings.append(failed("isolation", missing_layer("setup", LAYERS["setup"].purpose, "not one was reached", "")))
     return tuple(findings)
 
 
@@ -49,14 +47,14 @@ def _judge_layer(layer: LayerFinding, waived: bool, note: str) -> Finding:
         case LayerState.MISSING if waived and layer.waivable:
             return warned(name, f"missing, and waived in the settings: {layer.detail}{facts}", layer.fix)
         case LayerState.MISSING:
-            return failed(name, missing_layer(layer.name, f"{layer.purpose}: {layer.detail}{facts}", layer.fix))
+            return failed(name, missing_layer(layer.name, layer.purpose, layer.detail + facts, layer.fix))
         case LayerState.UNKNOWN:
             return skipped(name, f"not reached, because an earlier layer is missing{facts}")
 
 
-def missing_layer(name: str, detail: str, fix: str) -> HostError:
+def missing_layer(name: str, purpose: str, detail: str, fix: str) -> HostError:
     """Return the error for a layer that must be there and is not."""
-    return HostError("SANDBOX_LAYER_MISSING", f"isolation layer {name!r} is missing: {detail}", hint=fix)
+    return HostError("SANDBOX_LAYER_MISSING", f"isolation layer {name!r} ({purpose}) is missing: {detail}", hint=fix)
 
 
 def judge_bubblewrap(path: str | None, setuid: bool, answer: Answer | None) -> Finding:
@@ -114,11 +112,11 @@ def look_bubblewrap(_: Subject) -> tuple[Finding, ...]:
 
 
 def _notes() -> dict[str, str]:
-    notes = {"landlock": f"kernel ABI {landlock_abi()}"}
-    for layer, names in _KNOBS.items():
-        values = [(name.rpartition("/")[2], _sysctl(name)) for name in names]
-        notes[layer] = ", ".join(f"{name} {value}" for name, value in values if value)
-    return notes
+    knobs = ((name.rpartition("/")[2], _sysctl(name)) for name in _USERNS_KNOBS)
+    return {
+        "userns": ", ".join(f"{name} {value}" for name, value in knobs if value),
+        "landlock": f"kernel ABI {landlock_abi()}",
+    }
 
 
 def _sysctl(name: str) -> str:

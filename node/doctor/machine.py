@@ -111,6 +111,25 @@ def judge_user(uid: int) -> Finding:
     return passed("machine.user", f"uid {uid}")
 
 
+def judge_home(home: str, uid: int) -> Finding:
+    """Say whether the user has a home folder by name; `home` is "" when nobody knows one."""
+    if home:
+        return passed("machine.home", home)
+    error = HostError(
+        "HOME_UNKNOWN", f"uid {uid} is no known user and HOME is not set; the chain's library needs a home folder",
+        hint="set HOME to a folder of the node's user",
+    )
+    return failed("machine.home", error)
+
+
+def look_home(_: Subject) -> tuple[Finding, ...]:
+    """The user has a home folder, if only by name."""
+    try:
+        return (judge_home(str(Path.home()), os.geteuid()),)
+    except RuntimeError:
+        return (judge_home("", os.geteuid()),)
+
+
 def look_machine(_: Subject) -> tuple[Finding, ...]:
     """Kernel, load, open files and user."""
     return (

@@ -102,7 +102,7 @@ def _ask(cores: tuple[int, ...]) -> WorkerAnswer:
     except subprocess.TimeoutExpired as error:
         raise _unusable(f"it was not ready after {START_SECONDS:g} s") from error
     except OSError as error:
-        raise _unusable(str(error.strerror or error)) from error
+        raise _unusable(f"{error.strerror or error} ({error.filename or sys.executable})") from error
     try:
         return msgspec.json.decode(done.stdout, type=WorkerAnswer)
     except msgspec.DecodeError as error:

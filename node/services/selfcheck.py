@@ -17,8 +17,8 @@ from chain.client import ChainClient
 from chain.signer import Signer
 from config.errors import InternalError
 from config.settings import Settings
-from node.doctor.chain import DEADLINE_SECONDS, ChainReady, reach
-from node.doctor.check import Finding, State, Subject
+from node.doctor.chain import ChainReady, reach
+from node.doctor.check import CHAIN_SECONDS, Finding, State, Subject
 from node.doctor.checks import HOST_CHECKS
 from node.doctor.run import run_checks, timed_out
 from qualify.intake_runner import IntakeRunner
@@ -43,9 +43,9 @@ async def check_chain(settings: Settings, client: ChainClient, signer: Signer) -
     (CHECK_TIMEOUT).
     """
     try:
-        reached = await asyncio.wait_for(reach(settings, client, signer.ss58_address), DEADLINE_SECONDS)
+        reached = await asyncio.wait_for(reach(settings, client, signer.ss58_address), CHAIN_SECONDS)
     except TimeoutError as error:
-        raise timed_out("chain", DEADLINE_SECONDS) from error
+        raise timed_out("chain", CHAIN_SECONDS) from error
     _log_warnings(reached.findings)
     for finding in reached.findings:
         if finding.error is not None:
