@@ -26,6 +26,8 @@ def write_new_folder(folder: Path, files: Mapping[str, bytes], *, last: str) -> 
     INIT_FOLDER_UNWRITABLE).
     """
     target = Path(os.path.abspath(folder))
+    if not _is_text(target):
+        raise _unwritable(ascii(str(target)), "its name is not UTF-8 text")
     try:
         if os.path.lexists(target):
             _require_empty(target)
@@ -33,12 +35,23 @@ def write_new_folder(folder: Path, files: Mapping[str, bytes], *, last: str) -> 
         else:
             _create(target, files)
     except OSError as error:
-        reason = error.strerror or str(error)
-        raise ConfigurationError(
-            "INIT_FOLDER_UNWRITABLE", f"the folder {target} cannot be written: {reason}",
-            hint="name a new folder in one that you can write to",
-        ) from error
+        raise _unwritable(str(target), error.strerror or str(error)) from error
     return target
+
+
+def _unwritable(target: str, reason: str) -> ConfigurationError:
+    return ConfigurationError(
+        "INIT_FOLDER_UNWRITABLE", f"the folder {target} cannot be written: {reason}",
+        hint="name a new folder in one that you can write to",
+    )
+
+
+def _is_text(path: Path) -> bool:
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:  # how Python carries names that are no UTF-8
+        return False
+    return True
 
 
 def _require_empty(target: Path) -> None:

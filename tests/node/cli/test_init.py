@@ -153,6 +153,15 @@ def test_a_failure_leaves_nothing_behind(
     assert tree(tmp_path) == (["bundle"] if exists else [])
 
 
+def test_a_name_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    """What could be written but not be shown is refused before anything is."""
+    with pytest.raises(ConfigurationError) as caught:
+        write_new_folder(tmp_path / os.fsdecode(b"\xff"), {"manifest.toml": b""}, last="manifest.toml")
+    assert caught.value.code == "INIT_FOLDER_UNWRITABLE"
+    assert caught.value.message.isascii()
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_place_below_a_file_is_one_error(tmp_path: Path) -> None:
     """Whatever the system refuses about the place is the operator's to mend."""
     (tmp_path / "file").write_text("mine")
