@@ -31,8 +31,8 @@ _DEFINE = re.compile(r"#\s*define\s+([\w$]+)\(\Z", re.ASCII)
 _TYPES = words(
     "void bool char short int long float double signed unsigned auto half size_t ptrdiff_t int8_t int16_t int32_t "
     "int64_t uint8_t uint16_t uint32_t uint64_t uintptr_t half2 __half __half2 __nv_bfloat16 __nv_bfloat162 "
-    "nv_bfloat16 nv_bfloat162 bfloat16 float1 float2 float3 float4 double2 double4 int2 int3 int4 uint uint2 uint3 uint4 "
-    "short2 short4 char4 uchar4 long2 ulong2 longlong2 ulonglong2 dim3 cudaStream_t cudaError_t"
+    "nv_bfloat16 nv_bfloat162 bfloat16 float1 float2 float3 float4 double2 double4 int2 int3 int4 uint uint2 "
+    "uint3 uint4 short2 short4 char4 uchar4 long2 ulong2 longlong2 ulonglong2 dim3 cudaStream_t cudaError_t"
 )
 _NOT_TYPES = words(
     "return else do case goto throw new delete sizeof alignof alignas decltype operator not and or xor using namespace "

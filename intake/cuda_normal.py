@@ -117,7 +117,7 @@ def _is_passive(chunk: Chunk) -> bool:
 
 
 def _label(chunk: Chunk) -> str:
-    return next(iter(chunk.shared), chunk.tokens[0])
+    return next(iter(chunk.shared), "declaration")
 
 
 def _shape(tokens: list[str]) -> str:

@@ -2,7 +2,7 @@
 
 Invariants
 1. A part is a function, a kernel, a constant, a CUDA declaration or a patched file that an entry reaches. Its digest is
-   its normal form alone, blind to its name and to what it refers to.
+   its normal form alone, blind to its name and to what it refers to. Names are printable text.
 2. A report lists the heaviest parts only, so its size is bounded; nothing is decided by what is left out.
 """
 
@@ -34,4 +34,5 @@ def heaviest(parts: Iterable[Part]) -> tuple[Part, ...]:
 
 
 def _clipped(name: str) -> str:
-    return name if len(name) <= _NAME else f"{name[: _NAME - 3]}..."
+    shown = "".join(char if char.isprintable() else "?" for char in name[:_NAME])
+    return shown if len(name) <= _NAME else f"{shown[:-3]}..."

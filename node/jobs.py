@@ -98,6 +98,7 @@ class Job(msgspec.Struct, frozen=True):
     detail: str = ""
     seen_hash: str = ""  # the content hash last served instead of the committed one
     earlier_id: str = ""  # the earlier submission this one copies
+    kinship: str = ""  # what it shares with an earlier submission, a `node.kinship.Kinship` as JSON
 
 
 class RetryBudget(msgspec.Struct, frozen=True):

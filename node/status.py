@@ -17,6 +17,8 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from config.errors import HostError, NotFoundError
 from node.jobs import FINAL
+from node.kinship import Kinship
+from node.kinship import decode as decode_kinship
 from node.readiness import Conditions, Readiness, Reason, judge_readiness
 from node.store.crown_rows import CrownRow, all_crowns
 from node.store.engine import reader_engine
@@ -77,6 +79,7 @@ class SubmissionStatus(msgspec.Struct, frozen=True):
     speedup_ppm: int
     weight_ppm: int
     final: bool
+    kinship: Kinship | None = None  # what it shares with an earlier submission
 
 
 class CrownStatus(msgspec.Struct, frozen=True):
@@ -256,6 +259,7 @@ def _submission(
         speedup_ppm=crown.speedup_ppm if crown is not None else 0,
         weight_ppm=weights.get(submission.hotkey, 0) if live else 0,
         final=job.state in FINAL,
+        kinship=decode_kinship(job.kinship),
     )
 
 

@@ -25,13 +25,15 @@ from config.errors import IntakeError
 from intake.publish import publish
 from intake.report import IntakeReport
 from node.jobs import Job, JobState, fail, park, transition
+from node.kinship import encode
 from node.services.attempt_choice import TARGET_NOT_SERVED, Terms
 from node.services.context import NodeContext
-from node.services.copies import fail_if_copy, fail_waiting_copies
+from node.services.copies import fail_if_copy, fail_waiting_copies, likeness
 from node.services.faults import job_fault
+from node.services.reprints import record_report, reprint_all
 from node.services.transport import TransportFailure, transport_failed
 from node.store.events import now_ms
-from node.store.evidence_rows import BundleRow, record_bundle, record_fetch
+from node.store.evidence_rows import record_fetch
 from node.store.job_rows import Entry, claim, save
 from qualify.intake_runner import ScreenedBundle
 
@@ -58,6 +60,8 @@ class IntakeService:
     async def run(self) -> None:
         """Screen one archive after the other until cancelled."""
         context = self._context
+        # Nothing is screened before everything earlier can be compared with it.
+        await reprint_all(context, self._screener)
         while True:
             taken = await context.store.write(
                 claim, JobState.READY, JobState.SCREENING, context.attempt_budget, 1
@@ -136,10 +140,7 @@ def _accepted(
     record_fetch(
         connection, job.submission_id, code="", seen_hash=submission.content_hash, archive_digest=archive_digest
     )
-    record_bundle(connection, BundleRow(
-        content_hash=submission.content_hash, bundle_id=report.bundle_id, target_id=report.target_id,
-        fingerprint=report.fingerprint, pieces=" ".join(report.pieces),
-    ))
+    record_report(connection, report)
     moved = _moved(connection, terms, entry, report)
     fail_waiting_copies(connection, report.fingerprint)
     return moved
@@ -150,8 +151,10 @@ def _moved(connection: Connection, terms: Terms, entry: Entry, report: IntakeRep
     copied = fail_if_copy(connection, entry, fingerprint=report.fingerprint)
     if copied is not None:
         return copied
+    alike = likeness(connection, entry.submission)
     found = {
         "target_id": report.target_id, "fingerprint": report.fingerprint, "faults": 0, "seen_hash": "",
+        "kinship": "" if alike is None else encode(alike),
     }
     if terms.measured_target(report.target_id) is None:
         return save(connection, job, park(

@@ -9,7 +9,7 @@ Invariants
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 from sqlalchemy import Connection, insert, select, tuple_, update
@@ -48,9 +48,12 @@ def all_crowns(connection: Connection) -> list[CrownRow]:
     return [CrownRow(**row) for row in rows]
 
 
-def crowned_inside(connection: Connection, submission: Submission) -> Submission | None:
+def crowned_kin(
+    connection: Connection, submission: Submission, public: Collection[str]
+) -> tuple[Submission, str] | None:
     """Return the earliest crowned submission of another hotkey, before this one in chain order and for the same target,
-    all of whose implementations are in this one's bundle too; None when there is none."""
+    whose implementations are all in this one's bundle, or the other way round, with how that is; None when there is
+    none. Pieces that are `public` make nobody a copy, and fingerprints of another version are not compared."""
     own = find_bundle(connection, submission.content_hash)
     if own is None or not own.pieces:
         return None
@@ -60,12 +63,19 @@ def crowned_inside(connection: Connection, submission: Submission) -> Submission
         .where(
             crowns.c.target_id == own.target_id, submissions.c.hotkey != submission.hotkey,
             tuple_(*ORDER) < tuple_(*submission.order), bundles.c.pieces != "",
+            bundles.c.print_version == own.print_version,
         )
         .order_by(*ORDER)
     )
     held = set(own.pieces.split())
-    found = next((row.submission_id for row in rows if set(row.pieces.split()) <= held), None)
-    return load_submission(connection, found) if found is not None else None
+    for row in rows:
+        crowned = set(row.pieces.split())
+        if not (crowned & held).difference(public):
+            continue
+        if crowned <= held or held <= crowned:
+            how = "every implementation of" if crowned <= held else "no implementation that is not in"
+            return load_submission(connection, row.submission_id), how
+    return None
 
 
 def record_settlement(

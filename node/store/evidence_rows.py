@@ -22,13 +22,14 @@ PASS, FAIL = "PASS", "FAIL"
 
 class BundleRow(msgspec.Struct, frozen=True):
     """One published bundle; where it lies follows from its content hash. `pieces` are the digests of its
-    implementations, joined by spaces."""
+    implementations, joined by spaces; they and the fingerprint mean something within one `print_version` only."""
 
     content_hash: str
     bundle_id: str
     target_id: str
     fingerprint: str
     pieces: str = ""
+    print_version: int = 0
 
 
 class AttemptRow(msgspec.Struct, frozen=True):

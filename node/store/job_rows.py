@@ -2,7 +2,8 @@
 
 Invariants
 1. A job is written only through `save`: compare-and-swap on (state, token), and its event in the same transaction.
-   Text that may come from outside is made storable there.
+   Text that may come from outside is made storable there. Only `renew_fingerprint` writes beside it: a newer reading of
+   the same bytes moves no job.
 2. Lists of jobs are in finalized chain order.
 """
 
@@ -100,6 +101,15 @@ def save(connection: Connection, before: Job, after: Job) -> Job:
     body = {name: str(value) if name == "state" else value for name, value in values.items() if name != "token"}
     append_event(connection, "job.moved", before.submission_id, {"from": before.state.value, **body})
     return after
+
+
+def renew_fingerprint(connection: Connection, content_hash: str, fingerprint: str) -> None:
+    """Replace the fingerprint of every screened submission with this content by one of a newer version."""
+    same = select(submissions.c.submission_id).where(submissions.c.content_hash == content_hash)
+    connection.execute(
+        update(jobs).where(jobs.c.submission_id.in_(same), jobs.c.fingerprint != "").values(fingerprint=fingerprint)
+    )
+    append_event(connection, "bundle.reprinted", content_hash, {"fingerprint": fingerprint})
 
 
 def recover_all(connection: Connection) -> list[Job]:

@@ -60,6 +60,7 @@ jobs = Table(
     _text("parked_from"), _text("parked_on"), _text("target_id"), _text("fingerprint"),
     _text("primary_attempt"), _text("reproduction_attempt"),
     _text("code"), _text("blame"), _text("detail"), _text("seen_hash"), _text("earlier_id"), _number("updated_ms"),
+    _text("kinship"),
     Index(None, "state"), Index(None, "fingerprint"),
 )
 
@@ -77,6 +78,16 @@ bundles = Table(
     "bundles", metadata,
     Column("content_hash", Text, primary_key=True),
     _text("bundle_id"), _text("target_id"), _text("fingerprint"), _number("published_ms"), _text("pieces"),
+    _number("print_version"),
+)
+
+# What the fingerprints of published bundles were made of: functions, kernels, patched files.
+bundle_parts = Table(
+    "bundle_parts", metadata,
+    Column("content_hash", Text, ForeignKey("bundles.content_hash"), primary_key=True),
+    Column("digest", Text, primary_key=True),
+    _text("shape"), _text("name"), _number("weight"),
+    Index(None, "shape"),
 )
 
 # One row per attempt that was started.

@@ -12,6 +12,7 @@ from sqlalchemy import delete
 from config.canonical import sha256_hex
 from config.errors import HostError, NotFoundError
 from config.settings import QualifySettings
+from intake.public_code import public_code
 from node.jobs import JobState
 from node.services import qualification
 from node.services.attempt_choice import choose
@@ -229,6 +230,22 @@ async def test_added_variants_do_not_hide_a_copy(judging: World) -> None:
     job = await judging.job(padded)
     assert job.earlier_id == crowned.submission_id
     assert "every implementation" in job.detail
+
+
+async def test_less_than_a_crowned_bundle_is_a_copy_too(judging: World) -> None:
+    """A bundle with nothing but implementations of an earlier crowned one is its copy; public ones make none, and
+    fingerprints of another version say nothing."""
+    names = ("crowned", "less", "public", "older")
+    ones = [msgspec.structs.replace(submission(n + 1), hotkey=f"5{name}") for n, name in enumerate(names)]
+    public = min(public_code().pieces)
+    judging.gains = {one.content_hash: 2 * FAST for one in ones[1:]}
+    await judging.queue(*ones)
+    held = (f"a b {public}", "a", public, "a")
+    for one, pieces, version in zip(ones, held, (2, 2, 2, 1), strict=True):
+        await judging.store.write(record_bundle, BundleRow(one.content_hash, "b", TARGET, "", pieces, version))
+    await judging.work()
+    assert await judging.states() == ["settled", "failed:COPY_OF_EARLIER", "settled", "settled"]
+    assert "no implementation that is not in" in (await judging.job(ones[1])).detail
 
 
 async def test_copies_are_never_measured(judging: World) -> None:

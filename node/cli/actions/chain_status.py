@@ -16,8 +16,11 @@ from config.errors import ConfigurationError, ExitCode
 from node.cli.miner import submission_id
 from node.cli.output import Output, table
 from node.cli.resolve import resolve
+from node.kinship import Kinship
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from chain.client import ChainClient
     from chain.commitments import CommitmentState
     from config.settings import Settings
@@ -45,6 +48,7 @@ class Standing(msgspec.Struct, frozen=True):
     detail: str
     weight_ppm: int
     final: bool
+    kinship: Kinship | None = None  # what it shares with an earlier submission, when a node knows it
 
 
 class Wanted(msgspec.Struct, frozen=True):
@@ -163,6 +167,7 @@ def _from_node(submission: SubmissionStatus) -> Standing:
         detail=submission.detail,
         weight_ppm=submission.weight_ppm,
         final=submission.final,
+        kinship=submission.kinship,
     )
 
 
@@ -172,11 +177,36 @@ def _print_all(rows: tuple[Standing, ...], output: Output) -> None:
         return
     cells = [(str(row.block), row.content_hash or "sealed", _stage_text(row), row.code, row.blame) for row in rows]
     listing = table(("block", "content hash", "stage", "code", "blame"), cells, whole=("content hash", "code"))
-    output.result(rows, lambda console: console.print(listing))
+    text = "\n".join(line for row in rows for line in kinship_lines(row))
+
+    def show(console: Console) -> None:
+        console.print(listing)
+        if text:
+            console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    output.result(rows, show)
+
+
+def kinship_lines(row: Standing) -> list[str]:
+    """Return, line by line, which parts of a submission are those of an earlier one."""
+    kinship = row.kinship
+    if kinship is None:
+        return []
+    what = "is a copy of" if kinship.kind == "copy" else "resembles (which decides nothing)"
+    shares = f"{kinship.equal_ppm / 10_000:.0f} % equal, {kinship.alike_ppm / 10_000:.0f} % but for constants"
+    return [
+        f"{row.content_hash} {what} submission {kinship.submission_id}",
+        f"  of {kinship.hotkey}, revealed in block {kinship.block}: {shares}",
+        *(
+            f"  {part.ours} = {part.earlier}{'' if part.is_equal else ' (but for constants)'}, {part.weight} tokens"
+            for part in kinship.parts
+        ),
+    ]
 
 
 def _print_change(row: Standing, output: Output) -> None:
     text = f"block {row.block}  {row.content_hash or '(sealed)'}  {_stage_text(row)}  {row.code} {row.detail}".rstrip()
+    text = "\n".join([text, *kinship_lines(row)])
     output.result(row, lambda console: console.print(text, markup=False, soft_wrap=True))
 
 
