@@ -12,13 +12,15 @@ half 6 weights (read-only by seal).
 from __future__ import annotations
 
 import ctypes
+import inspect
 import os
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
-from qualify.arm_plan import ArmPlan, Implementation, decode_plan
+from qualify.arm_plan import BUNDLE_MOUNT, ArmPlan, Implementation, decode_plan
 from qualify.bundle_loader import BundleLoader, BundleLoadError
 from qualify.dtypes import DTYPES
 from qualify.memory import ArmMemory
@@ -32,7 +34,7 @@ from qualify.protocol import (
     decode_call,
     encode_reply,
 )
-from qualify.slots.base import STOCK_ROOT, Dimensions, Slot
+from qualify.slots.base import STOCK_ROOT, Argument, Dimensions, Slot
 from qualify.slots.registry import find_slot
 
 Entry = Callable[..., Any]
@@ -63,7 +65,10 @@ def main(fds: tuple[int, ...], argument: bytes) -> None:
         server = _Server(plan, slot, memory)
     except BundleLoadError as error:
         failure = Failure.ENTRY_MISSING if error.missing else Failure.IMPORT_FAILED
-        _send(control, Reply(FrameKind.FAILED, hello, failure, _describe(error)))
+        _send(control, Reply(FrameKind.FAILED, hello, failure, str(error)))
+        return
+    except _SignatureError as error:
+        _send(control, Reply(FrameKind.FAILED, hello, Failure.SIGNATURE, str(error)))
         return
     except BaseException as error:  # noqa: BLE001 - a module may raise anything, also SystemExit
         _send(control, Reply(FrameKind.FAILED, hello, _classify(error, Failure.IMPORT_FAILED), _describe(error)))
@@ -120,9 +125,12 @@ class _Server:
             root, source = implementation.root, implementation.source
             if root not in loaders:
                 loaders[root] = BundleLoader(root, f"cacheon_bundle_{len(loaders)}")
-            self._entries.append(loaders[root].entry(source, implementation.entry))
-            prepare = implementation.prepare
-            self._prepares.append(loaders[root].entry(source, prepare) if prepare else _keep)
+            entry = loaders[root].entry(source, implementation.entry)
+            _require_signature(entry, implementation.entry, slot.arguments)
+            self._entries.append(entry)
+            prepare = loaders[root].entry(source, implementation.prepare) if implementation.prepare else _keep
+            _require_signature(prepare, implementation.prepare, slot.weights)
+            self._prepares.append(prepare)
 
     def serve(self, call: Call) -> Reply:
         dimensions = dict(zip(self._slot.dimensions, call.extents, strict=True))
@@ -164,6 +172,23 @@ class _Server:
         ]
 
 
+class _SignatureError(Exception):
+    """An entry cannot be called with the slot's arguments."""
+
+
+def _require_signature(entry: Entry, name: str, arguments: Sequence[Argument]) -> None:
+    """Raise `_SignatureError` when `entry` says that it takes other positional arguments."""
+    try:
+        signature = inspect.signature(entry, follow_wrapped=False)
+    except (TypeError, ValueError):  # it has none, as compiled functions; calling it will tell
+        return
+    try:
+        signature.bind(*arguments)
+    except TypeError:
+        wanted = ", ".join(argument.name for argument in arguments)
+        raise _SignatureError(f"{name}{signature} does not take ({wanted})") from None
+
+
 def _keep(*weights: torch.Tensor) -> tuple[torch.Tensor, ...]:
     """The load-time half of an implementation that names none: the weights as they are."""
     return weights
@@ -176,9 +201,20 @@ def _classify(error: BaseException, otherwise: Failure) -> Failure:
 
 def _describe(error: BaseException) -> str:
     try:
-        return f"{type(error).__name__}: {error}"[:TEXT_BYTES]
+        return f"{_place(error)}{type(error).__name__}: {error}"[:TEXT_BYTES]
     except BaseException:  # noqa: BLE001 - `__str__` may be hostile too
         return "an exception that cannot be described"
+
+
+def _place(error: BaseException) -> str:
+    """Return "file:line: " of the innermost frame of a bundle, or of what does not parse; "" when there is none."""
+    file, line = "", 0
+    if isinstance(error, SyntaxError):
+        file, line = str(error.filename), error.lineno or 0
+    for frame, number in traceback.walk_tb(error.__traceback__):
+        if frame.f_code.co_filename.startswith(f"{BUNDLE_MOUNT}/"):
+            file, line = frame.f_code.co_filename, number
+    return f"{file.removeprefix(BUNDLE_MOUNT + '/')}:{line}: " if file else ""
 
 
 def _send(control: int, reply: Reply) -> None:

@@ -55,6 +55,7 @@ _FAILURE_KINDS = {
     Failure.ENTRY_MISSING: "load_failed",
     Failure.EXCEPTION: "raised",
     Failure.OUT_OF_MEMORY: "resource_limit",
+    Failure.SIGNATURE: "signature",
 }
 _OUTCOME_KINDS = {
     OutcomeKind.EXITED: "crashed",

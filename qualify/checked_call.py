@@ -90,6 +90,8 @@ class Inquirer:
 
         Weights cannot be changed by it: they lie in memory that the arm can only read. Raises `ArmError`.
         """
+        if not self._weights:
+            return 0
         took = 0
         done: set[tuple[int, WeightKey]] = set()
         for implementation, case in zip(implementations, cases, strict=True):
@@ -97,7 +99,11 @@ class Inquirer:
             if key in self._weights and (implementation, key) not in done:
                 done.add((implementation, key))
                 extents = [case[name] for name in self._slot.dimensions]
-                took += arm.prepare(implementation, extents, arm.memory.weight_offsets(key), deadline_ms)
+                try:
+                    took += arm.prepare(implementation, extents, arm.memory.weight_offsets(key), deadline_ms)
+                except ArmError as fault:
+                    kind = "prepare_failed" if fault.kind == "raised" else fault.kind
+                    raise ArmError(kind, f"prepare: {fault.detail}", fault.outcome) from fault
         return took
 
     def question(

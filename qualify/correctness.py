@@ -68,11 +68,11 @@ def run_case(
 
 def _jittered(slot: Slot, public: Dimensions, generator: np.random.Generator) -> Dimensions:
     hidden = dict(public)
-    for name in slot.count_dimensions:
+    for name in slot.jittered(public):
         extent = public[name]
         extent += int(generator.integers(-1, 4)) + extent // 3 * int(generator.integers(0, 2))
         hidden[name] = max(1, extent)
-    return hidden
+    return slot.legal(hidden)
 
 
 def elements(slot: Slot, dimensions: Dimensions) -> int:

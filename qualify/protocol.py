@@ -42,6 +42,7 @@ class Failure(enum.IntEnum):
     ENTRY_MISSING = 2
     EXCEPTION = 3
     OUT_OF_MEMORY = 4
+    SIGNATURE = 5
 
 
 @dataclass(frozen=True, slots=True)

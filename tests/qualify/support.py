@@ -42,6 +42,16 @@ shapes = [{{ num_tokens = 64, d = 1024 }}]
 target = "norm.rmsnorm"
 dtype = "bfloat16"
 shapes = [{{ num_tokens = 64, hidden_dim = 1024 }}]
+
+[[workloads]]
+target = "moe.fused_experts"
+dtype = "bfloat16"
+shapes = [{{ num_tokens = 16, num_experts = 4, hidden = 256, inter = 128, topk = 2 }}]
+
+[[workloads]]
+target = "attention.msa_prefill_block_score"
+dtype = "bfloat16"
+shapes = [{{ q_len = 32, prefix_blocks = 12, head_dim = 64, block_size = 64, causal_probe = 0 }}]
 """
 
 
@@ -64,7 +74,7 @@ def describe_bundle(tree: Path, report_path: Path) -> BundleRef:
                 variant=row.get("variant", "default"),
                 source=row["source"],
                 entry=row["entry"],
-                prepare=None,
+                prepare=row.get("prepare"),
                 dtypes=tuple(row.get("dtypes", ())),
                 architectures=tuple(row.get("architectures", ())),
                 metadata=metadata,

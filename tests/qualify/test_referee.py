@@ -75,7 +75,7 @@ def test_every_registered_example_target_runs(tmp_path: Path, arena: str, fork_s
         (HONEST.replace("out.copy_(", "out.copy_(1.05 * "), "wrong_output", "expected="),
         ("def silu_and_mul(x, out):\n    pass\n", "not_executed", "never written"),
         ("def silu_and_mul(x, out):\n    raise ValueError('odd width')\n", "raised", "ValueError: odd width"),
-        ("def silu_and_mul(x):\n    pass\n", "raised", "TypeError"),
+        ("def silu_and_mul(x):\n    pass\n", "signature", "does not take (x, out)"),
         ("def silu_and_mul(x, out):\n    raise SystemExit(0)\n", "raised", "SystemExit"),
         ("def other(x, out):\n    pass\n", "load_failed", "no callable silu_and_mul"),
         ("import not_there\n", "load_failed", "ModuleNotFoundError"),
