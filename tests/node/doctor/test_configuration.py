@@ -1,0 +1,44 @@
+"""Settings lines: what the operator decided is shown, and what cannot be decided is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from config.errors import ConfigurationError
+from config.settings import SandboxSettings, Settings
+from node.doctor.check import State, Subject
+from node.doctor.configuration import look_arena, look_settings, look_waivers, require_waivers
+from qualify.sandbox.layers import LAYERS
+
+WELL = Settings(profile="devnet", state_dir="/srv/node")
+
+
+def test_well_chosen_settings() -> None:
+    """Profile, folder and arena are shown."""
+    (settings,), (arena,) = look_settings(Subject(WELL)), look_arena(Subject(WELL))
+    assert (settings.state, arena.state) == (State.PASS, State.PASS)
+    assert "devnet" in settings.seen
+    assert arena.seen.startswith("cpu-small")
+
+
+def test_no_settings_and_broken_ones() -> None:
+    """Without settings the machine alone is looked at; settings that cannot be read are a failure with their code."""
+    (finding,) = look_settings(Subject())
+    assert finding.state is State.SKIP
+    error = ConfigurationError("SETTINGS_NOT_FOUND", "no file", hint="give one")
+    (finding,) = look_settings(Subject(settings_error=error))
+    assert (finding.state, finding.error, finding.fix) == (State.FAIL, error, "give one")
+
+
+@pytest.mark.parametrize("name", sorted(LAYERS))
+def test_waivers(name: str) -> None:
+    """A layer that can be waived warns when it is; a required one is an error that lists what can."""
+    settings = Settings(sandbox=SandboxSettings(waive=(name,)))
+    if LAYERS[name].waivable:
+        (finding,) = look_waivers(Subject(settings))
+        assert (finding.state, name in finding.seen) == (State.WARN, True)
+        return
+    with pytest.raises(ConfigurationError) as caught:
+        require_waivers(settings)
+    assert caught.value.code == "WAIVER_INVALID"
+    assert "landlock" in caught.value.hint
