@@ -122,4 +122,5 @@ def _advise(output: Output, folder: str, result: Initialised) -> None:
         output.note(f"not yet: {finding.message} `cacheon explain {finding.code}` says more")
     if not result.judged_by:
         output.note(f"not yet: no arena of this release measures {result.target_id}; see `cacheon targets`")
-    output.note(f"next: make the kernels faster, then `cacheon scan {shlex.quote(folder)}`")
+    check = "verify" if result.judged_by and not result.findings else "scan"
+    output.note(f"next: make the kernels faster, then `cacheon {check} {shlex.quote(folder)}`")

@@ -43,7 +43,7 @@ def test_the_next_command_is_said(cli: RunCli) -> None:
     """A person sees the call, the files and what to do next, quoted for a shell."""
     ran = cli("init", "my silu", *SILU)
     assert "call    silu_and_mul(x, out)" in ran.out
-    assert "then `cacheon scan 'my silu'`" in ran.err
+    assert "then `cacheon verify 'my silu'`" in ran.err
     assert "not yet" not in ran.err
 
 
@@ -52,6 +52,7 @@ def test_a_target_that_nothing_executes_yet_is_written_with_its_one_finding(cli:
     expected = [] if "prepare" in SERVED else ["FEATURE_NOT_SERVED"]
     ran = cli("init", "moe", "--target", "moe.fused_experts", "--dtype", "bf16", "--architecture", "SM_90")
     assert ran.code == 0
+    assert "then `cacheon scan moe`" in ran.err or not expected
     assert ("FEATURE_NOT_SERVED" in ran.err) == bool(expected)
     assert ("no arena of this release measures moe.fused_experts" in ran.err) == (not judges_of("moe.fused_experts"))
     findings = cli("scan", "moe", "--json").document["data"]["findings"]
