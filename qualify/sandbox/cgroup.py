@@ -1,8 +1,9 @@
 """A cgroup v2 leaf for each run, where the host delegates a subtree.
 
 Invariants
-1. Absence is normal and refuses nothing: `find_parent` returns None and the run reports no "cgroup" layer.
+1. Absence is normal: `find_parent` returns None and the run reports no "cgroup" layer. Only the GPU profile refuses.
 2. A leaf holds one run and is removed with it; what is left in it is killed first.
+3. Leaves are named after their fork server. Those of one that is gone are removed when the next one starts.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from qualify.sandbox.layers import layer
 from qualify.sandbox.policy import SandboxPolicy
 
 _CONTROLLERS = frozenset({"memory", "pids"})
-_OWN_TASKS = 2
+_PREFIX = "cacheon-"
 _REMOVE_ATTEMPTS = 50
 _REMOVE_PAUSE_SECONDS = 0.002
 
@@ -31,14 +32,25 @@ class Leaf:
         with layer("cgroup"):
             _write(self.path, "cgroup.procs", "0")
 
+    def holds(self, pid: int) -> bool:
+        """Say whether the process is in here."""
+        with layer("cgroup"):
+            return str(pid) in _words(self.path, "cgroup.procs")
+
     def killed_for_memory(self) -> bool:
         """Say whether the kernel killed anything in here for memory."""
+        return self._count("memory.events", "oom_kill") > 0
+
+    def refused_a_task(self) -> bool:
+        """Say whether the kernel refused to start a task in here because there were too many."""
+        return self._count("pids.events", "max") > 0
+
+    def _count(self, file_name: str, event: str) -> int:
         try:
-            with open(os.path.join(self.path, "memory.events"), encoding="ascii") as file:
-                events = dict(line.split() for line in file)
+            with open(os.path.join(self.path, file_name), encoding="ascii") as file:
+                return int(dict(line.split() for line in file).get(event, "0"))
         except OSError:
-            return False
-        return int(events.get("oom_kill", "0")) > 0
+            return 0
 
     def remove(self) -> None:
         """Kill what is left and remove the leaf; a leaf that stays busy is left for the next start to see."""
@@ -66,14 +78,22 @@ def find_parent() -> str | None:
     return None
 
 
-def make_leaf(parent: str, name: str, policy: SandboxPolicy) -> Leaf:
-    """Make a leaf with the policy's limits. Raises `LayerMissing("cgroup")`."""
-    leaf = Leaf(os.path.join(parent, name))
+def sweep(parent: str) -> None:
+    """Remove the leaves of fork servers that are gone; a leaf that stays busy stays."""
+    for name in os.listdir(parent):
+        owner = name.removeprefix(_PREFIX).partition("-")[0]
+        if name.startswith(_PREFIX) and owner.isdigit() and not os.path.exists(f"/proc/{owner}"):
+            Leaf(os.path.join(parent, name)).remove()
+
+
+def make_leaf(parent: str, sequence: int, policy: SandboxPolicy, own_tasks: int) -> Leaf:
+    """Make a leaf with the policy's limits, for `own_tasks` more tasks than those. Raises `LayerMissing("cgroup")`."""
+    leaf = Leaf(os.path.join(parent, f"{_PREFIX}{os.getpid()}-{sequence}"))
     with layer("cgroup"):
         os.mkdir(leaf.path)
         _write(leaf.path, "memory.max", str(policy.memory_bytes + policy.scratch_bytes))
         _write(leaf.path, "memory.oom.group", "1")
-        _write(leaf.path, "pids.max", str(policy.processes + _OWN_TASKS))
+        _write(leaf.path, "pids.max", str(policy.processes + own_tasks))
         if os.path.exists(os.path.join(leaf.path, "memory.swap.max")):
             _write(leaf.path, "memory.swap.max", "0")
     return leaf

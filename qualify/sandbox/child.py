@@ -14,167 +14,82 @@ Invariants
 
 from __future__ import annotations
 
-import fcntl
 import os
 import signal
-import socket
 import sys
-import tempfile
 import traceback
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import NoReturn
 
 from qualify.sandbox import landlock, seccomp, syscalls
-from qualify.sandbox.capabilities import drop_capabilities
-from qualify.sandbox.cgroup import Leaf
+from qualify.sandbox.capabilities import drop_capabilities, own_proc_files
 from qualify.sandbox.entries import load_entry
 from qualify.sandbox.layers import LayerMissing
 from qualify.sandbox.namespaces import drop_root, enter_mount_namespace, enter_namespaces, enter_user_namespace
 from qualify.sandbox.outcome import MEMORY_EXIT_STATUS
 from qualify.sandbox.policy import SandboxPolicy
-from qualify.sandbox.resource_limits import apply_limits, volunteer_for_oom
-from qualify.sandbox.root_filesystem import assemble_root, enter_root
-from qualify.sandbox.verify import CHILD_PID, verify
-from qualify.sandbox.wire import ChildReady, ChildRefused, ChildStatus, ReaperAlive, send
-
-FIRST_DESCRIPTOR = 3
-_LIFTED = 300
-_EVERY_DESCRIPTOR = 1 << 20
-_EXIT_REFUSED = 70
-_SIGNALS_TO_RESET = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD)
-
-BASE_ENVIRONMENT = {
-    "HOME": "/scratch",
-    "TMPDIR": "/scratch",
-    "PATH": "/usr/bin:/bin",
-    "LANG": "C.UTF-8",
-    "OMP_NUM_THREADS": "1",
-    "OPENBLAS_NUM_THREADS": "1",
-    "MKL_NUM_THREADS": "1",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class ChildPlan:
-    """Everything a child needs, fixed before the fork."""
-
-    entry: str
-    policy: SandboxPolicy
-    argument: bytes
-    descriptors: tuple[int, ...]
-    stage_channel: int
-    log: int
-    roots: tuple[str, ...]
-    namespaces: tuple[str, ...]
-    zygote_pid: int
-    leaf: Leaf | None
-    outside_root: bool
-
-
-class _Stage:
-    """The descriptors of the running stage, after they were moved to their final numbers."""
-
-    def __init__(self, plan: ChildPlan) -> None:
-        self.plan = plan
-        self.root = ""
-        self.declared = tuple(range(FIRST_DESCRIPTOR, FIRST_DESCRIPTOR + len(plan.descriptors)))
-        self.channel = socket.socket(fileno=FIRST_DESCRIPTOR + len(plan.descriptors))
-
-    @contextmanager
-    def refusing(self) -> Iterator[None]:
-        """Report whatever goes wrong in the block as a missing layer, and end the process."""
-        try:
-            yield
-        except LayerMissing as missing:
-            self._refuse(missing.layer, missing.reason)
-        except Exception:  # noqa: BLE001 - last line of a process that nobody else watches
-            self._refuse("setup", traceback.format_exc(limit=-3))
-
-    def _refuse(self, name: str, reason: str) -> NoReturn:
-        send(self.channel, ChildRefused(name, reason[:2000]))
-        os._exit(_EXIT_REFUSED)
+from qualify.sandbox.resource_limits import apply_limits
+from qualify.sandbox.root_filesystem import SCRATCH, assemble_root, enter_root
+from qualify.sandbox.seccomp import FilterProfile
+from qualify.sandbox.stage import EXIT_REFUSED, ChildPlan, Stage, begin, close_all_but, mute_output, settle
+from qualify.sandbox.verify import verify
+from qualify.sandbox.wire import ChildReady, ChildStatus, ReaperAlive, ScratchOpen, send
 
 
 def run_child(plan: ChildPlan) -> NoReturn:
     """Become stage 1. Never returns, whatever happens; the caller has just forked."""
     try:
-        _become_stage_one(plan)
+        stage = settle(plan)
+        with stage.refusing():
+            _stage_one(stage)
     finally:
-        os._exit(_EXIT_REFUSED)
+        os._exit(EXIT_REFUSED)
 
 
-def _become_stage_one(plan: ChildPlan) -> NoReturn:
-    stage = _settle_descriptors(plan)
-    with stage.refusing():
-        _stage_one(stage)
-
-
-def _settle_descriptors(plan: ChildPlan) -> _Stage:
-    """Give every kept descriptor its final number and close all others."""
-    os.setsid()
-    lifted = [_lift(descriptor) for descriptor in (*plan.descriptors, plan.stage_channel)]
-    null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
-    for target, source in enumerate((null, plan.log, plan.log)):
-        os.dup2(source, target)
-    _close_all_but({0, 1, 2, *lifted})
-    for number, source in enumerate(lifted, FIRST_DESCRIPTOR):
-        os.dup2(source, number, inheritable=False)
-        os.close(source)
-    return _Stage(plan)
-
-
-def _stage_one(stage: _Stage) -> NoReturn:
+def _stage_one(stage: Stage) -> NoReturn:
     plan = stage.plan
-    for number in _SIGNALS_TO_RESET:
-        signal.signal(number, signal.SIG_DFL)
-    os.environ.clear()
-    os.environ.update(BASE_ENVIRONMENT)
-    os.environ.update(plan.policy.environment)
-    tempfile.tempdir = None
-    volunteer_for_oom()
-    if plan.leaf is not None:
-        plan.leaf.join()
+    begin(plan)
     _leave_host(stage)
     syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)  # the change of identity above would have cleared it
     if os.getppid() != plan.zygote_pid:
-        os._exit(_EXIT_REFUSED)
+        os._exit(EXIT_REFUSED)
     reaper = os.fork()
     if reaper == 0:
         _reaper(stage)
-    _mute_output("/dev/null")
-    _close_all_but({0, 1, 2})
+    mute_output()
+    close_all_but({0, 1, 2})
     os.waitpid(reaper, 0)
     os._exit(0)
 
 
-def _leave_host(stage: _Stage) -> None:
-    plan = stage.plan
-    pairs = [*((path, path) for path in plan.roots), *plan.policy.readonly]
+def _leave_host(stage: Stage) -> None:
+    policy = stage.plan.policy
     if os.geteuid() == 0:  # root assembles while it still may open every path
         enter_mount_namespace()
-        stage.root = assemble_root(pairs)
-        drop_root(os.getpid())
+        stage.root = assemble_root(stage.plan.binds(), policy)
+        if policy.attempts("uid"):
+            drop_root(os.getpid())
         enter_user_namespace()
-        enter_namespaces()
+        enter_namespaces(policy)
     else:
         enter_user_namespace()
-        enter_namespaces()
-        stage.root = assemble_root(pairs)
+        enter_namespaces(policy)
+        stage.root = assemble_root(stage.plan.binds(), policy)
 
 
-def _reaper(stage: _Stage) -> NoReturn:
+def _reaper(stage: Stage) -> NoReturn:
+    policy = stage.plan.policy
     with stage.refusing():
         syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)
         send(stage.channel, ReaperAlive())
-        enter_root(stage.root, stage.plan.policy.scratch_bytes)
-        drop_capabilities()
+        enter_root(stage.root, policy)
+        if policy.attempts("mount"):
+            _show_scratch(stage)
+        drop_capabilities(policy)
         child = os.fork()
     if child == 0:
         _confined(stage)
-    _mute_output("/dev/null")
-    _close_all_but({0, 1, 2, stage.channel.fileno()})
+    mute_output()
+    close_all_but({0, 1, 2, stage.channel.fileno()})
     pid = 0
     while pid != child:
         pid, status, usage = os.wait4(-1, 0)
@@ -183,28 +98,39 @@ def _reaper(stage: _Stage) -> NoReturn:
     os._exit(0)
 
 
-def _confined(stage: _Stage) -> NoReturn:
+def _show_scratch(stage: Stage) -> None:
+    """Hand the fork server a view of /scratch: it measures there, from outside, what the child has filled."""
+    folder = os.open(SCRATCH, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    send(stage.channel, ScratchOpen(), (folder,))
+    os.close(folder)
+
+
+def _confined(stage: Stage) -> NoReturn:
     with stage.refusing():
+        if not stage.plan.policy.attempts("pidns"):  # no namespace that would end with the reaper
+            syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)
         layers = _confine(stage)
         send(stage.channel, ChildReady(layers))
         word = os.read(stage.channel.fileno(), 16)
         stage.channel.close()
     if word != b"go":
-        os._exit(_EXIT_REFUSED)
+        os._exit(EXIT_REFUSED)
     _run_entry(stage.plan, stage.declared)
 
 
-def _confine(stage: _Stage) -> tuple[str, ...]:
+def _confine(stage: Stage) -> tuple[str, ...]:
     policy = stage.plan.policy
-    layers = ["rlimits", *(f"{name}ns" for name in ("user", "mnt", "net", "ipc", "uts", "cgroup", "pid"))]
-    layers += ["mount", "proc", "caps", "no_new_privs"]
     apply_limits(policy)
+    layers = [name for name in _ALWAYS if policy.attempts(name)]
+    if policy.devices:
+        own_proc_files()
+        layers.append("devices")
     if policy.attempts("landlock"):
         roots = [*stage.plan.roots, *(inside for _, inside in policy.readonly)]
-        abi = landlock.restrict(roots, required=policy.requires("landlock"))
+        abi = landlock.restrict(roots, policy)
         layers += [f"landlock:{abi}"] if abi else []
     if policy.attempts("seccomp"):
-        layers += _filter_calls(required=policy.requires("seccomp"))
+        layers += _filter_calls(policy)
     if stage.plan.leaf is not None:
         layers.append("cgroup")
     descriptors = (0, 1, 2, *stage.declared, stage.channel.fileno())
@@ -212,11 +138,18 @@ def _confine(stage: _Stage) -> tuple[str, ...]:
     return (*layers, "verify")
 
 
-def _filter_calls(*, required: bool) -> list[str]:
+_ALWAYS = (
+    *("rlimits", "userns", "mntns", "netns", "ipcns", "utsns", "cgroupns", "pidns"),
+    *("mount", "proc", "caps", "no_new_privs"),
+)
+
+
+def _filter_calls(policy: SandboxPolicy) -> list[str]:
+    profile = FilterProfile.GPU if policy.devices else FilterProfile.CPU
     try:
-        return [f"seccomp:{seccomp.install(CHILD_PID)}"]
+        return [f"seccomp:{seccomp.install(os.getpid(), profile)}"]
     except LayerMissing:
-        if required:
+        if policy.requires("seccomp"):
             raise
         return []
 
@@ -251,23 +184,3 @@ def _flush() -> None:
             stream.flush()
         except Exception:  # noqa: BLE001 - foreign code may have replaced the streams
             os.write(2, b"standard output could not be flushed\n")
-
-
-def _mute_output(path: str) -> None:
-    null = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    for number in (1, 2):
-        os.dup2(null, number)
-    os.close(null)
-
-
-def _lift(descriptor: int) -> int:
-    return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, _LIFTED)
-
-
-def _close_all_but(kept: Iterable[int]) -> None:
-    low = 0
-    for descriptor in sorted(kept):
-        if low < descriptor:  # an empty range would wrap around and close everything
-            os.closerange(low, descriptor)
-        low = descriptor + 1
-    os.closerange(low, _EVERY_DESCRIPTOR)

@@ -81,10 +81,12 @@ class Zygote(Closing):
         start_timeout_seconds: float = 120.0,
         extra_entries: Mapping[str, str] | None = None,
         extra_python_path: Sequence[str] = (),
+        ablation: bool = False,
     ) -> Self:
         """Start a fork server that has imported `preload`.
 
-        `extra_entries` and `extra_python_path` are for tests and benchmarks, which bring their own entries.
+        `extra_entries` and `extra_python_path` are for tests and benchmarks, which bring their own entries, and so is
+        `ablation`: only such a fork server accepts policies that leave a layer out.
         Raises `HostError`: SANDBOX_LAYER_MISSING off x86_64 Linux or for an unreadable root, SANDBOX_ZYGOTE_FAILED
         when a module cannot be imported or the start takes too long, SANDBOX_ZYGOTE_THREADS when a module left threads.
         """
@@ -94,6 +96,7 @@ class Zygote(Closing):
         errors = os.memfd_create("fork-server-errors")
         with theirs:
             config = _config(theirs.fileno(), preload, extra_entries or {}, extra_python_path)
+            config = msgspec.structs.replace(config, ablation=ablation)
             process = _launch(config, errors)
         zygote = cls(process, ours, frozenset({*ENTRIES, *config.entries}))
         try:
@@ -118,16 +121,33 @@ class Zygote(Closing):
             raise InternalError("SANDBOX_BAD_SPAWN", "too long an argument or too many descriptors for one spawn.")
         if entry not in self._entries:
             raise InternalError("SANDBOX_BAD_SPAWN", f"no sandbox entry is called {entry!r}.")
+        process, others = self._request(SpawnRequest(entry, policy, argument), fds)
+        _close(others)
+        return process
+
+    def start_tool(self, command: Sequence[str], policy: SandboxPolicy) -> tuple[SandboxedProcess, int]:
+        """Start a program inside bubblewrap; return it and a descriptor of its /scratch, which the caller closes.
+
+        This is the raw form of `qualify.sandbox.exec_profile`, which also proves the profile on this host. Raises as
+        `spawn` does; the layer is "bubblewrap" where the program is missing.
+        """
+        size = sum(len(os.fsencode(word)) + 1 for word in command)
+        if not command or size > ARGUMENT_BYTES or policy.devices or policy.ablate:
+            raise InternalError("SANDBOX_BAD_SPAWN", "a tool needs a command of at most 64 KiB, and no device.")
+        process, others = self._request(SpawnRequest("", policy, b"", tuple(command)), ())
+        return process, others[0]
+
+    def _request(self, request: SpawnRequest, fds: Sequence[int]) -> tuple[SandboxedProcess, list[int]]:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             try:
                 with self._lock:
-                    send(self._control, SpawnRequest(entry, policy, argument), (theirs.fileno(), *fds))
+                    send(self._control, request, (theirs.fileno(), *fds))
             except OSError as error:
                 ours.close()
                 raise fork_server_gone(str(error)) from error
         try:
-            return self._await_ready(ours, policy)
+            return self._await_ready(ours, request.policy)
         except BaseException:
             ours.close()
             raise
@@ -158,19 +178,24 @@ class Zygote(Closing):
                 why = text.splitlines()[-1] if text else f"no answer within {timeout_seconds:g} s"
                 raise HostError("SANDBOX_ZYGOTE_FAILED", f"the fork server could not start: {why}", hint=_START_HINT)
 
-    def _await_ready(self, channel: socket.socket, policy: SandboxPolicy) -> SandboxedProcess:
+    def _await_ready(self, channel: socket.socket, policy: SandboxPolicy) -> tuple[SandboxedProcess, list[int]]:
         if not readable_by(channel.fileno(), time.monotonic() + SETUP_SECONDS + GRACE_SECONDS):
             raise fork_server_gone("it does not answer")
         message, pidfds = receive_client(channel)
         match message:
             case Ready():
-                return SandboxedProcess(channel, message, pidfds, policy)
+                return SandboxedProcess(channel, message, pidfds[:2], policy), pidfds[2:]
             case Ended(outcome=outcome) if outcome.kind is OutcomeKind.REFUSED:
                 raise SandboxRefused(outcome)
             case Ended(outcome=outcome):
                 raise fork_server_gone(outcome.describe())
             case _:
                 raise fork_server_gone("it ended during the spawn")
+
+
+def _close(descriptors: Sequence[int]) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)
 
 
 _START_HINT = "Run `cacheon doctor`; the modules a fork server preloads must import in this environment."

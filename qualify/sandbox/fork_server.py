@@ -14,13 +14,14 @@ import select
 import socket
 import time
 
-from qualify.sandbox import cgroup
-from qualify.sandbox.child import ChildPlan, run_child
+from qualify.sandbox import cgroup, resource_limits, tool_stage
+from qualify.sandbox.child import run_child
 from qualify.sandbox.layers import LayerMissing
 from qualify.sandbox.namespaces import namespace_ids, root_is_alone
 from qualify.sandbox.outcome import Outcome, OutcomeKind
-from qualify.sandbox.policy import SandboxPolicy
 from qualify.sandbox.run_state import Run, readable
+from qualify.sandbox.stage import ChildPlan
+from qualify.sandbox.watch import Watch
 from qualify.sandbox.wire import Ended, SpawnRequest, receive_request, send
 
 
@@ -28,15 +29,24 @@ class ForkServer:
     """Serves spawn requests on `control` until the client is gone."""
 
     def __init__(
-        self, control: socket.socket, client_pidfd: int, roots: tuple[str, ...], entries: dict[str, str]
+        self,
+        control: socket.socket,
+        client_pidfd: int,
+        roots: tuple[str, ...],
+        entries: dict[str, str],
+        *,
+        ablation: bool,
     ) -> None:
         self._control = control
         self._client_pidfd = client_pidfd
         self._roots = roots
         self._entries = entries
+        self._ablation = ablation
         self._namespaces = namespace_ids()
         self._outside_root = root_is_alone()
         self._cgroup_parent = cgroup.find_parent()
+        if self._cgroup_parent is not None:
+            cgroup.sweep(self._cgroup_parent)
         self._runs: dict[int, Run] = {}
         self._poll = select.poll()
         self._sequence = 0
@@ -62,12 +72,12 @@ class ForkServer:
             return False
         now = time.monotonic()
         for run in {id(run): run for run in self._runs.values()}.values():
-            if run.deadline <= now and run.stop is None:
-                run.expire()
+            if run.wake_at() <= now:
+                run.attend(now)
         return True
 
     def _milliseconds_to_deadline(self) -> float | None:
-        pending = [run.deadline for run in self._runs.values() if run.stop is None]
+        pending = [run.wake_at() for run in self._runs.values() if run.stop is None]
         return max(0.0, (min(pending) - time.monotonic()) * 1000 + 1) if pending else None
 
     def _accept(self) -> bool:
@@ -78,16 +88,18 @@ class ForkServer:
         channel.setblocking(False)
         try:
             self._start(request, channel, declared)
+        except LayerMissing as missing:
+            _refuse(channel, missing.layer, missing.reason)
         except OSError as error:  # no descriptor, process or memory left on this host: the next request may find some
-            with contextlib.suppress(OSError), channel:
-                detail = f"the host has no room for another process: {error}"
-                send(channel, Ended(Outcome(OutcomeKind.REFUSED, layer="setup", detail=detail)))
+            _refuse(channel, "setup", f"the host has no room for another process: {error}")
         finally:
             for descriptor in declared:
                 os.close(descriptor)
         return True
 
     def _start(self, request: SpawnRequest, channel: socket.socket, declared: list[int]) -> None:
+        if request.policy.ablate and not self._ablation:
+            raise LayerMissing(request.policy.ablate[0], "this fork server leaves no layer out")
         with contextlib.ExitStack() as undo, contextlib.ExitStack() as childs:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             undo.enter_context(ours)
@@ -98,11 +110,12 @@ class ForkServer:
             undo.callback(os.close, log_ours)
             childs.callback(os.close, log_theirs)
             os.set_blocking(log_ours, False)
-            leaf = self._make_leaf(request.policy)
+            leaf = self._make_leaf(request)
             if leaf is not None:
                 undo.callback(leaf.remove)
             pid = self._fork(request, tuple(declared), theirs.fileno(), log_theirs, leaf)
-            run = Run(request.policy, channel, ours, log_ours, pid, os.pidfd_open(pid), leaf)
+            watch = Watch(request.policy, leaf, many=bool(request.command))
+            run = Run(request.policy, channel, ours, log_ours, pid, os.pidfd_open(pid), leaf, watch)
             undo.pop_all()
         for descriptor in run.descriptors():
             self._runs[descriptor] = run
@@ -112,7 +125,8 @@ class ForkServer:
         self, request: SpawnRequest, declared: tuple[int, ...], stage_channel: int, log: int, leaf: cgroup.Leaf | None
     ) -> int:
         plan = ChildPlan(
-            entry=self._entries[request.entry],
+            entry=self._entries.get(request.entry, ""),
+            command=request.command,
             policy=request.policy,
             argument=request.argument,
             descriptors=declared,
@@ -126,16 +140,23 @@ class ForkServer:
         )
         pid = os.fork()
         if pid == 0:
-            run_child(plan)
+            (tool_stage.run_tool if plan.command else run_child)(plan)
         return pid
 
-    def _make_leaf(self, policy: SandboxPolicy) -> cgroup.Leaf | None:
-        if self._cgroup_parent is None or not (policy.attempts("cgroup") and policy.requires("cgroup")):
+    def _make_leaf(self, request: SpawnRequest) -> cgroup.Leaf | None:
+        policy = request.policy
+        own_tasks = tool_stage.OWN_TASKS if request.command else resource_limits.OWN_TASKS
+        needed = bool(policy.devices) and policy.requires("cgroup")  # nothing else bounds the memory of that profile
+        if self._cgroup_parent is None or not policy.attempts("cgroup"):
+            if needed:
+                raise LayerMissing("cgroup", "no cgroup v2 subtree is delegated, and a device needs its memory limit")
             return None
         self._sequence += 1
         try:
-            return cgroup.make_leaf(self._cgroup_parent, f"cacheon-{os.getpid()}-{self._sequence}", policy)
+            return cgroup.make_leaf(self._cgroup_parent, self._sequence, policy, own_tasks)
         except LayerMissing:
+            if needed:
+                raise
             return None
 
     def _advance(self, run: Run, descriptor: int) -> None:
@@ -169,3 +190,8 @@ class ForkServer:
                 if readable(run.stages.fileno()) and run.read_stages():
                     run.halt(OutcomeKind.KILLED, "the client left")
             self._finish(run)
+
+
+def _refuse(channel: socket.socket, layer: str, detail: str) -> None:
+    with contextlib.suppress(OSError), channel:
+        send(channel, Ended(Outcome(OutcomeKind.REFUSED, layer=layer, detail=detail)))

@@ -4,16 +4,20 @@ Invariants
 1. Every access right that this kernel's Landlock handles is denied unless a rule below grants it.
 2. Roots are read and execute only, /scratch is everything but execution and device nodes, /proc is read only.
 3. No TCP port may be bound or connected; abstract sockets and signals stay inside the sandbox where the ABI has scopes.
+4. The GPU profile adds the parts of /sys that its driver reads, and writing below /proc/self/task, where the driver
+   names its threads and gives up when it may not.
 """
 
 from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from qualify.sandbox import syscalls
 from qualify.sandbox.layers import LayerMissing, layer
+from qualify.sandbox.policy import SandboxPolicy
+from qualify.sandbox.root_filesystem import SCRATCH, SYSTEM_FOLDERS_OF_DRIVER
 
 REQUIRED_ABI = 4
 _ABI_WITH_SCOPES = 6
@@ -45,47 +49,70 @@ def landlock_abi() -> int:
         return 0
 
 
-def restrict(roots: Sequence[str], *, required: bool) -> int:
+def restrict(roots: Sequence[str], policy: SandboxPolicy) -> int:
     """Confine this process to `roots`, /scratch, /proc and /dev; return the ABI in force, 0 for none.
 
-    Raises `LayerMissing("landlock")` when `required` and the kernel offers less than `REQUIRED_ABI`.
+    Raises `LayerMissing("landlock")` when the policy requires it and the kernel offers less than `REQUIRED_ABI`.
     """
-    abi = landlock_abi()
-    if required and abi < REQUIRED_ABI:
-        raise LayerMissing("landlock", f"the kernel offers ABI {abi}, {REQUIRED_ABI} is needed")
-    if abi == 0:
+    abi = _sufficient_abi(policy)
+    if abi > 0:
+        rules = _rules(roots, abi, policy)
+        if not policy.attempts("mount"):  # the host's root has no /scratch
+            rules = [(path, rights) for path, rights in rules if os.path.lexists(path)]
+        _enforce(_attributes(abi, _handled(abi)), rules)
+    return abi
+
+
+def restrict_network_and_signals(policy: SandboxPolicy) -> int:
+    """Confine only what needs no paths, for a process that still has mounts to make; return the ABI, 0 for none."""
+    abi = _sufficient_abi(policy)
+    if abi < REQUIRED_ABI:
         return 0
+    _enforce(_attributes(abi, 0), ())
+    return abi
+
+
+def _sufficient_abi(policy: SandboxPolicy) -> int:
+    abi = landlock_abi()
+    if policy.requires("landlock") and abi < REQUIRED_ABI:
+        raise LayerMissing("landlock", f"the kernel offers ABI {abi}, {REQUIRED_ABI} is needed")
+    return abi
+
+
+def _enforce(attributes: bytes, rules: Iterable[tuple[str, int]]) -> None:
     with layer("landlock"):
-        ruleset = _create_ruleset(abi)
+        number = syscalls.NUMBERS["landlock_create_ruleset"]
+        ruleset = syscalls.syscall(number, attributes, len(attributes), 0)
         try:
-            for path, rights in _rules(roots, abi):
+            for path, rights in rules:
                 _allow(ruleset, path, rights)
             syscalls.syscall(syscalls.NUMBERS["landlock_restrict_self"], ruleset, 0)
         finally:
             os.close(ruleset)
-    return abi
 
 
 def _handled(abi: int) -> int:
     return (1 << _FILE_SYSTEM_BITS.get(abi, _LATEST_FILE_SYSTEM_BITS)) - 1
 
 
-def _create_ruleset(abi: int) -> int:
-    fields = [_handled(abi)]
+def _attributes(abi: int, handled_files: int) -> bytes:
+    fields = [handled_files]
     if abi >= REQUIRED_ABI:
         fields.append(_NET_BIND_AND_CONNECT)
     if abi >= _ABI_WITH_SCOPES:
         fields.append(_SCOPE_ABSTRACT_AND_SIGNAL)
-    attributes = struct.pack(f"{len(fields)}Q", *fields)
-    return syscalls.syscall(syscalls.NUMBERS["landlock_create_ruleset"], attributes, len(attributes), 0)
+    return struct.pack(f"{len(fields)}Q", *fields)
 
 
-def _rules(roots: Sequence[str], abi: int) -> list[tuple[str, int]]:
+def _rules(roots: Sequence[str], abi: int, policy: SandboxPolicy) -> list[tuple[str, int]]:
     handled = _handled(abi)
     scratch = handled & ~(_EXECUTE | _MAKE_CHAR | _MAKE_BLOCK)
     devices = _WRITE_FILE | _READ_FILE | _READ_DIR | _IOCTL_DEV
     rules = [(root, _EXECUTE | _READ_FILE | _READ_DIR) for root in roots]
-    rules += [("/scratch", scratch), ("/proc", _READ_FILE | _READ_DIR), ("/dev", devices)]
+    rules += [(SCRATCH, scratch), ("/proc", _READ_FILE | _READ_DIR), ("/dev", devices)]
+    if policy.devices:
+        rules += [(path, _READ_FILE | _READ_DIR) for path in SYSTEM_FOLDERS_OF_DRIVER if os.path.isdir(path)]
+        rules.append(("/proc/self/task", _WRITE_FILE | _READ_FILE | _READ_DIR | _TRUNCATE))
     return [(path, rights & handled) for path, rights in rules]
 
 

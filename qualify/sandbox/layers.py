@@ -3,7 +3,9 @@
 Invariants
 1. Every layer has a name, a sentence and a fix; a refusal always names exactly one of them.
 2. Only layers marked waivable can be given up, and only by naming them in the policy.
-3. `cgroup` is used where it is delegated and otherwise reported as absent; its absence refuses nothing.
+3. `cgroup` is used where it is delegated and otherwise reported as absent. Its absence refuses only the GPU profile,
+   whose memory nothing else bounds. `devices` and `bubblewrap` belong to the profiles that use them.
+4. `ABLATABLE` is for tests: layers without which a child can still be started, to see what they hold.
 """
 
 from __future__ import annotations
@@ -66,10 +68,28 @@ LAYERS: dict[str, Layer] = {
             "Delegate a cgroup v2 subtree with the memory and pids controllers (systemd: Delegate=yes).",
             waivable=True,
         ),
+        Layer(
+            "devices",
+            "the nodes of the graphics devices it was given, and no other",
+            "Load the driver so that /dev/nvidia0, nvidiactl, nvidia-uvm and nvidia-uvm-tools exist and the node may"
+            " open them (run `nvidia-smi` and `nvidia-modprobe -u` once as root).",
+        ),
+        Layer(
+            "bubblewrap",
+            "namespaces, a private root and no privileges around a step that runs compilers",
+            "Install bubblewrap (Debian, Ubuntu: apt install bubblewrap) so that /usr/bin/bwrap exists.",
+        ),
         Layer("setup", "the child reached its starting point", _INTERNAL),
         Layer("verify", "the kernel confirms every layer before the first foreign byte", _INTERNAL),
     )
 }
+
+ABLATABLE = frozenset(
+    (
+        *("uid", "rlimits", "netns", "ipcns", "utsns", "cgroupns", "pidns", "mount", "proc", "caps", "no_new_privs"),
+        *("landlock", "seccomp", "cgroup"),
+    )
+)
 
 
 class LayerMissing(Exception):  # noqa: N818 - a finding about the host, turned into HostError at the room's edge

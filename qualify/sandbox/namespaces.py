@@ -13,6 +13,7 @@ import os
 
 from qualify.sandbox import syscalls
 from qualify.sandbox.layers import layer
+from qualify.sandbox.policy import SandboxPolicy
 
 UID_BASE = 1_900_000_000
 """Far above every distribution's accounts, below 2**31; base plus the largest pid still fits."""
@@ -38,14 +39,19 @@ def enter_mount_namespace() -> None:
         syscalls.unshare(syscalls.CLONE_NEWNS)
 
 
+def unprivileged_uid(pid: int) -> int | None:
+    """Return the uid that a root node gives to the child `pid`; None for an ordinary user and a lone root."""
+    return _uid_for(pid) if os.geteuid() == 0 else None
+
+
 def drop_root(pid: int) -> None:
     """Become the unprivileged uid that belongs to `pid`.
 
     Nothing to do for an ordinary user, nor for a "root" that is the only user of its container: outside, that is an
     ordinary user too.
     """
-    uid = _uid_for(pid)
-    if os.geteuid() != 0 or uid is None:
+    uid = unprivileged_uid(pid)
+    if uid is None:
         return
     with layer("uid"):
         os.setgroups([])
@@ -64,18 +70,20 @@ def enter_user_namespace() -> None:
         _write("/proc/self/uid_map", f"{INSIDE_ID} {uid} 1")
 
 
-def enter_namespaces() -> None:
+def enter_namespaces(policy: SandboxPolicy) -> None:
     """Enter new namespaces of every other kind; the pid namespace takes the next forked child."""
     for name, flag in _NAMESPACES:
-        with layer(name):
-            syscalls.unshare(flag)
-    with layer("utsns"):
-        syscalls.set_hostname(b"sandbox")
+        if policy.attempts(name):
+            with layer(name):
+                syscalls.unshare(flag)
+    if policy.attempts("utsns"):
+        with layer("utsns"):
+            syscalls.set_hostname(b"sandbox")
 
 
-def namespace_ids() -> tuple[str, ...]:
-    """Return the identity of each namespace of this process, in the order of `NAMESPACE_FILES`."""
-    return tuple(os.readlink(f"/proc/self/ns/{name}") for name in NAMESPACE_FILES)
+def namespace_ids(process: int | str = "self") -> tuple[str, ...]:
+    """Return the identity of each namespace of a process, in the order of `NAMESPACE_FILES`."""
+    return tuple(os.readlink(f"/proc/{process}/ns/{name}") for name in NAMESPACE_FILES)
 
 
 def outside_uid() -> int:

@@ -4,6 +4,7 @@ Invariants
 1. Every run ends in exactly one `Outcome`, whatever the child did.
 2. `kind` says what the trusted side saw: it never repeats a claim of the child, except `memory_limit` from the
    child's own MemoryError, which only ever harms the child that reports it.
+   A child that sends itself the signal of a limit is believed as well; that harms nobody else either.
 3. The log is bounded and is text of the child: data to show, never to interpret.
 """
 
@@ -27,6 +28,8 @@ class OutcomeKind(StrEnum):
     CPU_LIMIT = "cpu_limit"
     MEMORY_LIMIT = "memory_limit"
     OUTPUT_LIMIT = "output_limit"
+    PROCESS_LIMIT = "process_limit"
+    DISK_LIMIT = "disk_limit"
     REFUSED = "refused"
     KILLED = "killed"
 

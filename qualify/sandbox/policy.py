@@ -3,16 +3,19 @@
 Invariants
 1. A policy is frozen, complete and validated where it is made: the fork server never sees a nonsensical limit.
 2. Every limit has a unit in its name, and no limit means "unlimited".
-3. Only waivable layers can be waived; `ablate` exists for the tests that show that each layer carries weight.
+3. Only waivable layers can be waived, by settings too. `ablate` exists for the tests that show that each layer carries
+   weight: no setting reaches it, and a fork server refuses it unless it was itself started for such tests.
+4. Naming a device selects the GPU profile; without one the profile shows no device and is as strict as can be.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 
 from config.errors import InternalError
-from qualify.sandbox.layers import LAYERS
+from qualify.sandbox.layers import ABLATABLE, LAYERS
 
 _KIB = 1 << 10
 _MIB = 1 << 20
@@ -24,7 +27,8 @@ MAXIMUM_BINDS = 64
 class SandboxPolicy:
     """Limits and files of one sandboxed process.
 
-    memory_bytes     address space on top of what the fork server already maps (RLIMIT_AS)
+    memory_bytes     address space on top of what the fork server already maps (RLIMIT_AS); with a device the memory of
+                     its cgroup and its private writable pages (RLIMIT_DATA), for a driver reserves huge ranges
     cpu_seconds      CPU time of all its threads; SIGXCPU at the limit, SIGKILL one second later
     wall_seconds     from the moment the entry may run; time spent frozen counts
     output_bytes     standard output and standard error together; one byte more kills
@@ -36,7 +40,9 @@ class SandboxPolicy:
     readonly         pairs (absolute host path, absolute path inside) of files or directories
     waive            waivable layers whose absence is accepted
     environment      variables added to the fixed allow-list
+    devices          device nodes of the GPU profile, such as those of `nvidia_devices(0)`
     ablate           tests only: layers left out on purpose
+    ablate_silently  tests only: the child's own verification is not told, so it must find the gap
     """
 
     memory_bytes: int = 2048 * _MIB
@@ -51,7 +57,9 @@ class SandboxPolicy:
     readonly: tuple[tuple[str, str], ...] = ()
     waive: tuple[str, ...] = ()
     environment: tuple[tuple[str, str], ...] = ()
+    devices: tuple[str, ...] = ()
     ablate: tuple[str, ...] = ()
+    ablate_silently: bool = False
 
     def __post_init__(self) -> None:
         """Refuse nonsense with `InternalError` SANDBOX_BAD_POLICY."""
@@ -67,9 +75,15 @@ class SandboxPolicy:
             raise _bad(f"more than {MAXIMUM_BINDS} read-only binds")
         for host, inside in self.readonly:
             _require_bind(host, inside)
-        for name in (*self.waive, *self.ablate):
+        for path in self.devices:
+            if not _DEVICE.fullmatch(path):
+                raise _bad(f"{path!r} is not a device node that a sandbox may show")
+        for name in self.waive:
             if name not in LAYERS or not LAYERS[name].waivable:
                 raise _bad(f"layer {name!r} cannot be waived")
+        for name in self.ablate:
+            if name not in ABLATABLE:
+                raise _bad(f"no child can start without layer {name!r}")
 
     def requires(self, name: str) -> bool:
         """Say whether the absence of layer `name` refuses the run."""
@@ -79,6 +93,17 @@ class SandboxPolicy:
         """Say whether layer `name` is tried at all."""
         return name not in self.ablate
 
+    def expects(self, name: str) -> bool:
+        """Say whether the verification from inside insists on layer `name`."""
+        return name not in self.waive and (self.ablate_silently or name not in self.ablate)
+
+
+def nvidia_devices(*indices: int) -> tuple[str, ...]:
+    """Return the device nodes that a CUDA process needs for the given GPUs."""
+    return (*(f"/dev/nvidia{index}" for index in indices), "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools")
+
+
+_DEVICE = re.compile(r"/dev/(?:nvidia(?:[0-9]{1,3}|ctl|-uvm|-uvm-tools))")
 
 _MINIMA = {
     "memory_bytes": 16 * _MIB,

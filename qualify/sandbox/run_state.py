@@ -3,12 +3,14 @@
 Invariants
 1. The first reason to stop a run is the reason that is reported.
 2. `outcome` is computed from what the kernel and our own stages said; the child has no channel into it.
+   A tool's wait status comes through bubblewrap, which writes a signal as 128 plus its number.
 3. When a run is finished its processes are reaped, its descriptors closed and its cgroup leaf removed.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import select
 import signal
@@ -17,9 +19,11 @@ import time
 from dataclasses import dataclass, field
 
 from qualify.sandbox.cgroup import Leaf
+from qualify.sandbox.layers import LayerMissing
 from qualify.sandbox.log_tail import LogTail
 from qualify.sandbox.outcome import MEMORY_EXIT_STATUS, Outcome, OutcomeKind
 from qualify.sandbox.policy import SandboxPolicy
+from qualify.sandbox.watch import LOOK_SECONDS, Watch
 from qualify.sandbox.wire import (
     ChildReady,
     ChildRefused,
@@ -27,12 +31,15 @@ from qualify.sandbox.wire import (
     Ended,
     Ready,
     ReaperAlive,
+    ScratchOpen,
+    ToolWaits,
     receive_stage,
     send,
 )
 
 SETUP_SECONDS = 15.0
 _READ_BYTES = 64 << 10
+_SHELL_SIGNAL = 128
 
 
 @dataclass(slots=True)
@@ -46,11 +53,13 @@ class Run:
     pid: int
     pidfd: int
     leaf: Leaf | None
+    watch: Watch
     deadline: float = field(default_factory=lambda: time.monotonic() + SETUP_SECONDS)
     log: LogTail = field(default_factory=LogTail)
     reaper_pid: int = 0
     reaper_pidfd: int = -1
     started_at: float = 0.0
+    look_at: float = math.inf
     layers: tuple[str, ...] = ()
     stop: OutcomeKind | None = None
     stop_detail: str = ""
@@ -72,8 +81,21 @@ class Run:
         except ProcessLookupError:
             return
 
-    def expire(self) -> None:
-        """Act on a deadline that has passed."""
+    def wake_at(self) -> float:
+        """Return when `attend` has something to do; never, for a run that is being stopped."""
+        return min(self.deadline, self.look_at) if self.stop is None else math.inf
+
+    def attend(self, now: float) -> None:
+        """Act on a deadline that has passed, and look at the tree when it is time."""
+        if self.deadline <= now:
+            self._expire()
+        elif self.look_at <= now:
+            self.look_at = now + LOOK_SECONDS
+            breach = self.watch.breach(self.reaper_pid)
+            if breach is not None:
+                self.halt(*breach)
+
+    def _expire(self) -> None:
         if self.started_at:
             self.halt(OutcomeKind.WALL_LIMIT, f"ran longer than {self.policy.wall_seconds:g} s")
         else:
@@ -82,7 +104,7 @@ class Run:
     def read_stages(self) -> bool:
         """Handle one message of a trusted stage; False at end of file."""
         try:
-            message, sender = receive_stage(self.stages)
+            message, sender, descriptor = receive_stage(self.stages)
         except (BlockingIOError, ConnectionResetError):
             return False
         match message:
@@ -92,6 +114,10 @@ class Run:
                 self.reaper_pidfd, self.reaper_pid = open_child(sender, self.pid), sender
                 if self.stop is not None:
                     self.halt(self.stop, self.stop_detail)
+            case ScratchOpen():
+                self.watch.scratch = descriptor
+            case ToolWaits():
+                self._release_tool(message)
             case ChildReady(layers=layers):
                 self._release(layers, sender)
             case ChildRefused():
@@ -121,6 +147,7 @@ class Run:
         outcome = self.outcome()
         if self.leaf is not None:
             self.leaf.remove()
+        self.watch.close()
         self.stages.close()
         for descriptor in (self.log_descriptor, self.pidfd, self.reaper_pidfd):
             if descriptor >= 0:
@@ -133,7 +160,7 @@ class Run:
     def outcome(self) -> Outcome:
         """Return how the run ended, from everything seen so far."""
         kind, layer, detail = self._ending()
-        status = self.status.wait_status if self.status else None
+        status = self._wait_status()
         exited = status is not None and os.WIFEXITED(status)
         return Outcome(
             kind=kind,
@@ -144,7 +171,8 @@ class Run:
             log=self.log.tail(),
             log_bytes=self.log.total_bytes,
             layers=self.layers,
-            cpu_ns=self.status.cpu_ns if self.status else 0,
+            # Those that die with their pid namespace are waited for by nobody; then the last look has to do.
+            cpu_ns=max(self.status.cpu_ns if self.status else 0, self.watch.cpu_ns),
             wall_ns=round((time.monotonic() - self.started_at) * 1e9) if self.started_at else 0,
             peak_rss_bytes=self.status.peak_rss_bytes if self.status else 0,
         )
@@ -155,16 +183,44 @@ class Run:
         if child_pidfd < 0 or self.reaper_pidfd < 0:
             return  # it died between saying so and now; its end is reported when pid 1 is gone
         try:
-            send(self.channel, Ready(child_pid, layers), (self.reaper_pidfd, child_pidfd))
+            self._go(layers, child_pid, (self.reaper_pidfd, child_pidfd))
+        finally:
+            os.close(child_pidfd)
+
+    def _release_tool(self, tool: ToolWaits) -> None:
+        """The same for a tool, whose pid 1 is bubblewrap's."""
+        self.reaper_pidfd, self.reaper_pid = open_child(tool.init_pid, tool.outer_pid), tool.init_pid
+        if self.stop is not None:
+            self.halt(self.stop, self.stop_detail)
+        elif self.reaper_pidfd >= 0:
+            self._go(tool.layers, tool.init_pid, (self.reaper_pidfd, self.reaper_pidfd, self.watch.scratch))
+
+    def _go(self, layers: tuple[str, ...], child_pid: int, descriptors: tuple[int, ...]) -> None:
+        try:
+            if self.leaf is not None and not self.leaf.holds(child_pid):
+                raise LayerMissing("cgroup", "the child is not in the cgroup that was made for it")
+            send(self.channel, Ready(child_pid, layers), descriptors)
+        except LayerMissing as missing:
+            self.refusal = ChildRefused(missing.layer, missing.reason)
+            self.halt(OutcomeKind.REFUSED, missing.reason)
+            return
         except OSError:
             self.halt(OutcomeKind.KILLED, "the client left")
             return
-        finally:
-            os.close(child_pidfd)
         self.layers = layers
         self.started_at = time.monotonic()
         self.deadline = self.started_at + self.policy.wall_seconds
+        self.look_at = self.started_at + LOOK_SECONDS
         self.stages.send(b"go")
+
+    def _wait_status(self) -> int | None:
+        """Return the raw wait status of the child; None when it was never reaped by our stages."""
+        if self.status is None:
+            return None
+        status = self.status.wait_status
+        if self.watch.many and os.WIFEXITED(status) and os.WEXITSTATUS(status) > _SHELL_SIGNAL:
+            return os.WEXITSTATUS(status) - _SHELL_SIGNAL
+        return status
 
     def _ending(self) -> tuple[OutcomeKind, str, str]:
         if self.refusal is not None:
@@ -175,20 +231,29 @@ class Run:
             return OutcomeKind.REFUSED, "setup", "a stage of the child ended before it was ready"
         if self.leaf is not None and self.leaf.killed_for_memory():
             return OutcomeKind.MEMORY_LIMIT, "", "the kernel killed it for memory"
-        if self.status is None:
+        breach = self.watch.lasting_breach()
+        if breach is not None:
+            return breach[0], "", breach[1]
+        status = self._wait_status()
+        if self.status is None or status is None:
             return OutcomeKind.KILLED, "", "killed from outside the sandbox, or by the kernel for memory of the host"
-        return self._ending_of_child(self.status)
+        return self._ending_of_child(status, self.status.cpu_ns)
 
-    def _ending_of_child(self, seen: ChildStatus) -> tuple[OutcomeKind, str, str]:
-        status = seen.wait_status
+    def _ending_of_child(self, status: int, cpu_ns: int) -> tuple[OutcomeKind, str, str]:
+        spent = cpu_ns >= self.policy.cpu_seconds * 1e9
         if os.WIFEXITED(status):
-            if os.WEXITSTATUS(status) == MEMORY_EXIT_STATUS:
+            if os.WEXITSTATUS(status) == MEMORY_EXIT_STATUS and not self.watch.many:
                 return OutcomeKind.MEMORY_LIMIT, "", f"an allocation beyond {self.policy.memory_bytes} bytes failed"
+            if self.watch.many and spent:  # a compiler driver hides how its passes ended
+                kind, detail = self.watch.too_much_cpu()
+                return kind, "", detail
             return OutcomeKind.EXITED, "", ""
         number = os.WTERMSIG(status)
-        out_of_time = number == signal.SIGKILL and seen.cpu_ns >= self.policy.cpu_seconds * 1e9
-        if number == signal.SIGXCPU or out_of_time:
-            return OutcomeKind.CPU_LIMIT, "", f"used more than {self.policy.cpu_seconds} s of CPU time"
+        if number == signal.SIGXCPU or (number == signal.SIGKILL and spent):
+            kind, detail = self.watch.too_much_cpu()
+            return kind, "", detail
+        if number == signal.SIGXFSZ:
+            return OutcomeKind.DISK_LIMIT, "", f"a file grew beyond {self.policy.file_bytes} bytes"
         return OutcomeKind.SIGNALED, "", ""
 
     def _signal(self, kind: OutcomeKind, status: int | None) -> int | None:

@@ -5,6 +5,8 @@ Invariants
 2. What the table does not allow fails with EPERM; calls that only an attack makes kill the process (SIGSYS).
 3. Threads may start, processes may not: no fork, no exec, no namespace flag, no new socket.
 4. Signals reach the process itself only.
+5. The GPU profile adds what a CUDA driver needs and nothing else: Unix sockets that listen, and its own device calls.
+   The tool profile adds processes and programs, and signals within its pid namespace; still no socket, no namespace.
 """
 
 from __future__ import annotations
@@ -13,10 +15,11 @@ import ctypes
 import errno
 import struct
 from collections.abc import Sequence
+from enum import StrEnum
 
 from qualify.sandbox import syscalls
 from qualify.sandbox.layers import layer
-from qualify.sandbox.syscall_table import ALLOWED, FATAL, FILTERED, NEWEST_KNOWN
+from qualify.sandbox.syscall_table import ALLOWED, FATAL, FILTERED, GPU, NEWEST_KNOWN, TOOL
 
 _ALLOW = 0x7FFF0000
 _KILL_PROCESS = 0x80000000
@@ -35,13 +38,19 @@ _JUMP_EQUAL = 0x15
 _JUMP_AT_LEAST = 0x35
 _JUMP_ANY_BIT = 0x45
 _RETURN = 0x06
+_MASK = 0x54
 _SET_MODE_FILTER = 1
 
 _CLONE_THREAD = 0x00010000
 _CLONE_FORBIDDEN = 0x7E020000 | 0x80  # every namespace flag
 _TERMINAL_PROBES = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)  # TCGETS GWINSZ FIONREAD FIONBIO FIONCLEX FIOCLEX
+_DRIVER_CALL_TYPE = 0x4600  # 'F' in the second byte: every call of the NVIDIA driver's nodes
+_DRIVER_CALLS = (0x30000001, 0x30000002)  # its unified memory starts and ends; the rest of that are small plain numbers
+_SMALL_NUMBERS = 0x100
+_FAMILY_UNIX = 1
 _PRCTL_HARMLESS = (2, 3, 15, 16, 21, 23, 30, 39, 0x53564D41)  # getters, thread names and names of mappings
 _ARCH_PRCTL_HARMLESS = (0x1003, 0x1004, 0x1021, 0x1022, 0x1023)  # read FS/GS, ask for AMX tile state
+_ARCH_PRCTL_PROGRAM = (*_ARCH_PRCTL_HARMLESS, 0x1002)  # a program that starts sets its own thread pointer
 
 
 # Duplicates, descriptor and status flags, pipe size, seals: no locks, which would reach files shared with the host and
@@ -79,6 +88,13 @@ class _Program:
         self.add(_JUMP_AT_LEAST, value, if_false=1)
         self.give(action)
 
+    def give_unless_at_least(self, value: int, action: int) -> None:
+        self.add(_JUMP_AT_LEAST, value, if_true=1)
+        self.give(action)
+
+    def mask(self, bits: int) -> None:
+        self.add(_MASK, bits)
+
     def give_if_any_bit(self, bits: int, action: int) -> None:
         self.add(_JUMP_ANY_BIT, bits, if_false=1)
         self.give(action)
@@ -93,30 +109,43 @@ class _Program:
         self.instructions += block.instructions
 
 
-def build_filter(own_pid: int) -> bytes:
-    """Return the filter program for a process whose pid, seen from inside, is `own_pid`."""
+class FilterProfile(StrEnum):
+    """What the filtered process is: a kernel on the CPU, one with a graphics device, or a compiler."""
+
+    CPU = "cpu"
+    GPU = "gpu"
+    TOOL = "tool"
+
+
+_ADDED: dict[FilterProfile, dict[str, int]] = {FilterProfile.CPU: {}, FilterProfile.GPU: GPU, FilterProfile.TOOL: TOOL}
+
+
+def build_filter(own_pid: int, profile: FilterProfile = FilterProfile.CPU) -> bytes:
+    """Return the filter program for a process whose pid, seen from inside, is `own_pid` (0: one of many tools)."""
+    added = _ADDED[profile]
     program = _Program()
     program.load(_OFFSET_ARCHITECTURE)
     program.give_unless_equal(_AUDIT_ARCH_X86_64, _KILL_PROCESS)
     program.load(_OFFSET_NUMBER)
     program.give_if_at_least(_X32_BIT, _KILL_PROCESS)
-    for number in ALLOWED.values():
+    for number in (*ALLOWED.values(), *added.values()):
         program.give_if_equal(number, _ALLOW)
     for number in FATAL.values():
         program.give_if_equal(number, _KILL_PROCESS)
-    for name, block in _argument_rules(own_pid).items():
-        program.when_number(FILTERED[name], block)
+    for name, block in _argument_rules(own_pid, profile).items():
+        if name not in added:
+            program.when_number(FILTERED[name], block)
     program.give_if_at_least(NEWEST_KNOWN + 1, _UNKNOWN)
     program.give(_DENY)
     return b"".join(program.instructions)
 
 
-def install(own_pid: int) -> int:
+def install(own_pid: int, profile: FilterProfile = FilterProfile.CPU) -> int:
     """Install the filter on this thread, the only one; return the number of instructions.
 
     Raises `LayerMissing("seccomp")`.
     """
-    code = build_filter(own_pid)
+    code = build_filter(own_pid, profile)
     buffer = ctypes.create_string_buffer(code, len(code))
     count = len(code) // 8
     header = struct.pack("HxxxxxxP", count, syscalls.address_of(buffer))
@@ -125,26 +154,30 @@ def install(own_pid: int) -> int:
     return count
 
 
-def _argument_rules(own_pid: int) -> dict[str, _Program]:
-    return {
-        "clone": _threads_only(),
+def _argument_rules(own_pid: int, profile: FilterProfile) -> dict[str, _Program]:
+    rules = {
+        "clone": _no_namespaces(threads_only=profile is not FilterProfile.TOOL),
         # clone3 passes its flags in memory, where a filter cannot read them: libraries fall back to clone.
         "clone3": _always(_UNKNOWN),
-        "ioctl": _one_of(1, _TERMINAL_PROBES),
+        "ioctl": _driver_calls() if profile is FilterProfile.GPU else _one_of(1, _TERMINAL_PROBES),
         "prctl": _one_of(0, _PRCTL_HARMLESS),
-        "arch_prctl": _one_of(0, _ARCH_PRCTL_HARMLESS),
+        "arch_prctl": _one_of(0, _ARCH_PRCTL_PROGRAM if profile is FilterProfile.TOOL else _ARCH_PRCTL_HARMLESS),
         "prlimit64": _one_of(0, (0, own_pid)),
         "kill": _one_of(0, (own_pid,)),
         "tgkill": _one_of(0, (own_pid,)),
         "sendto": _without_address(),
         "fcntl": _one_of(1, _FCNTL_HARMLESS),
     }
+    if profile is FilterProfile.GPU:
+        rules["socket"] = _one_of(0, (_FAMILY_UNIX,))
+    return rules
 
 
-def _threads_only() -> _Program:
+def _no_namespaces(*, threads_only: bool) -> _Program:
     block = _Program()
     block.load_argument(0)
-    block.give_unless_any_bit(_CLONE_THREAD, _DENY)
+    if threads_only:
+        block.give_unless_any_bit(_CLONE_THREAD, _DENY)
     block.give_if_any_bit(_CLONE_FORBIDDEN, _DENY)
     block.give(_ALLOW)
     return block
@@ -155,6 +188,18 @@ def _one_of(argument: int, values: Sequence[int]) -> _Program:
     block.load_argument(argument)
     for value in values:
         block.give_if_equal(value, _ALLOW)
+    block.give(_DENY)
+    return block
+
+
+def _driver_calls() -> _Program:
+    block = _Program()
+    block.load_argument(1)
+    for value in (*_TERMINAL_PROBES, *_DRIVER_CALLS):
+        block.give_if_equal(value, _ALLOW)
+    block.give_unless_at_least(_SMALL_NUMBERS, _ALLOW)
+    block.mask(0xFF00)
+    block.give_if_equal(_DRIVER_CALL_TYPE, _ALLOW)
     block.give(_DENY)
     return block
 

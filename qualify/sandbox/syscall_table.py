@@ -3,6 +3,7 @@
 Invariants
 1. `ALLOWED` needs no look at arguments; calls that do are in `FILTERED`; `FATAL` calls kill the caller.
 2. A call in none of the three fails with EPERM, and one newer than the table with ENOSYS.
+3. `GPU` and `TOOL` are allowed in that profile only, on top of `ALLOWED`.
 """
 
 from __future__ import annotations
@@ -48,6 +49,15 @@ ALLOWED = {
     "getsockname": 51, "getpeername": 52, "getsockopt": 55,
 }
 
+# What a CUDA driver does on top: it listens on one abstract socket of its own. Making sockets is `FILTERED`.
+GPU = {"bind": 49, "listen": 50}
+
+# What a compiler driver does on top: it starts programs, groups them and signals them, all within its pid namespace.
+TOOL = {
+    "fork": 57, "vfork": 58, "execve": 59, "execveat": 322, "setpgid": 109, "setsid": 112, "kill": 62, "tgkill": 234,
+    "tkill": 200,
+}
+
 # No honest kernel needs these: trying one is an attack, not a probe.
 FATAL = {
     "ptrace": 101, "process_vm_readv": 310, "process_vm_writev": 311, "process_madvise": 440, "kcmp": 312,
@@ -63,7 +73,7 @@ FATAL = {
 
 FILTERED = {
     "clone": 56, "clone3": 435, "ioctl": 16, "prctl": 157, "arch_prctl": 158, "prlimit64": 302, "kill": 62,
-    "tgkill": 234, "sendto": 44, "fcntl": 72,
+    "tgkill": 234, "sendto": 44, "fcntl": 72, "socket": 41,
 }
 # fmt: on
 

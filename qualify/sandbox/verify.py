@@ -8,11 +8,14 @@ Invariants
 from __future__ import annotations
 
 import os
+import resource
 from collections.abc import Sequence
 
 from qualify.sandbox.layers import LayerMissing
 from qualify.sandbox.namespaces import INSIDE_ID, NAMESPACE_FILES, namespace_ids, outside_uid
 from qualify.sandbox.policy import SandboxPolicy
+from qualify.sandbox.resource_limits import OWN_TASKS, data_bytes, hard_limits, mapped_bytes
+from qualify.sandbox.root_filesystem import DEVICES
 
 CHILD_PID = 2
 """Pid of the sandboxed process in its own namespace; pid 1 is the reaper."""
@@ -27,24 +30,40 @@ def verify(policy: SandboxPolicy, outside: Sequence[str], descriptors: Sequence[
     `outside_root` accepts uid 0 of a container that has no other user.
     """
     _check_status(policy)
-    _check_identity(outside_root=outside_root)
-    _check_namespaces(outside)
-    _check_network()
-    _check_root(policy)
+    _check_limits(policy)
+    _check_identity(outside_root=outside_root or not policy.expects("uid"))
+    _check_namespaces(policy, outside)
+    if policy.expects("netns"):
+        _check_network()
+    if policy.expects("mount"):
+        _check_root(policy)
+        _check_devices(policy)
+    if policy.expects("proc") and policy.expects("pidns"):  # a /proc of its own belongs to a pid namespace of its own
+        _check_proc()
     _check_descriptors(descriptors)
 
 
 def _check_status(policy: SandboxPolicy) -> None:
     with open("/proc/self/status", encoding="utf-8") as file:
         status = dict(line.rstrip("\n").split(":\t", 1) for line in file if ":\t" in line)
-    if any(int(status[field], 16) for field in _CAPABILITY_FIELDS):
+    if policy.expects("caps") and any(int(status[field], 16) for field in _CAPABILITY_FIELDS):
         raise LayerMissing("caps", "a capability set is not empty")
-    if status["NoNewPrivs"] != "1":
+    if policy.expects("no_new_privs") and status["NoNewPrivs"] != "1":
         raise LayerMissing("no_new_privs", "the flag is not set")
     if status["Threads"].strip() != "1":
         raise LayerMissing("verify", "more than one thread is running")
-    if policy.attempts("seccomp") and policy.requires("seccomp") and status["Seccomp"] != "2":
+    if policy.expects("seccomp") and status["Seccomp"] != "2":
         raise LayerMissing("seccomp", "no filter is in force")
+
+
+def _check_limits(policy: SandboxPolicy) -> None:
+    if not policy.expects("rlimits"):
+        return
+    slack = 64 << 20  # what this process has mapped since it took the limits counts twice below
+    for kind, (_, most) in hard_limits(policy, OWN_TASKS, mapped_bytes() + slack, data_bytes() + slack).items():
+        hard = resource.getrlimit(kind)[1]
+        if hard == resource.RLIM_INFINITY or hard > most:
+            raise LayerMissing("rlimits", f"limit {kind} is {hard} instead of at most {most}")
 
 
 def _check_identity(*, outside_root: bool) -> None:
@@ -54,11 +73,11 @@ def _check_identity(*, outside_root: bool) -> None:
         raise LayerMissing("uid", "the child is still root outside")
 
 
-def _check_namespaces(outside: Sequence[str]) -> None:
-    if os.getpid() != CHILD_PID:
+def _check_namespaces(policy: SandboxPolicy, outside: Sequence[str]) -> None:
+    if policy.expects("pidns") and os.getpid() != CHILD_PID:
         raise LayerMissing("pidns", f"pid {os.getpid()} instead of {CHILD_PID}")
     for name, ours, theirs in zip(NAMESPACE_FILES, namespace_ids(), outside, strict=True):
-        if ours == theirs:
+        if ours == theirs and policy.expects(_LAYER_OF_NAMESPACE[name]):
             raise LayerMissing(_LAYER_OF_NAMESPACE[name], "shared with the fork server")
 
 
@@ -76,8 +95,20 @@ def _check_root(policy: SandboxPolicy) -> None:
         os.close(os.open("/", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
     except PermissionError:
         return  # Landlock grants no right on the root itself
-    if policy.requires("landlock"):
+    if policy.expects("landlock"):
         raise LayerMissing("landlock", "the root can be listed")
+
+
+def _check_devices(policy: SandboxPolicy) -> None:
+    extra = {f"/dev/{name}" for name in os.listdir("/dev")} - {f"/dev/{name}" for name in DEVICES}
+    if extra != set(policy.devices):
+        raise LayerMissing("devices", f"{sorted(extra)} are visible instead of {sorted(policy.devices)}")
+
+
+def _check_proc() -> None:
+    with open("/proc/loadavg", encoding="ascii") as file:
+        if file.read():
+            raise LayerMissing("proc", "/proc shows the load of the host")
 
 
 def _check_descriptors(allowed: Sequence[int]) -> None:

@@ -22,6 +22,7 @@ ARGUMENT_BYTES = 64 << 10
 PACKET_BYTES = 192 << 10
 DESCRIPTOR_COUNT = 60
 _CREDENTIALS = struct.Struct("3i")
+_DESCRIPTOR = struct.Struct("i")
 
 
 class ZygoteConfig(msgspec.Struct, frozen=True):
@@ -33,6 +34,7 @@ class ZygoteConfig(msgspec.Struct, frozen=True):
     project_root: str
     preload: tuple[str, ...]
     entries: dict[str, str]
+    ablation: bool = False
 
 
 class Started(msgspec.Struct, frozen=True, tag="started"):
@@ -49,15 +51,22 @@ class StartFailed(msgspec.Struct, frozen=True, tag="start_failed"):
 
 
 class SpawnRequest(msgspec.Struct, frozen=True, tag="spawn"):
-    """Run `entry` under `policy`; descriptors travel beside it: first the run's channel, then the declared ones."""
+    """Run `entry`, or the program `command`, under `policy`.
+
+    Descriptors travel beside it: first the run's channel, then the declared ones.
+    """
 
     entry: str
     policy: SandboxPolicy
     argument: bytes
+    command: tuple[str, ...] = ()
 
 
 class Ready(msgspec.Struct, frozen=True, tag="ready"):
-    """The child is confined and starts now; the pidfds of its pid 1 and of itself travel beside it."""
+    """The child is confined and starts now; the pidfds of its pid 1 and of itself travel beside it.
+
+    For a tool its pid 1 stands for both, and a descriptor of its /scratch follows.
+    """
 
     host_pid: int
     layers: tuple[str, ...]
@@ -71,6 +80,18 @@ class Ended(msgspec.Struct, frozen=True, tag="ended"):
 
 class ReaperAlive(msgspec.Struct, frozen=True, tag="reaper"):
     """Pid 1 of the new pid namespace exists."""
+
+
+class ScratchOpen(msgspec.Struct, frozen=True, tag="scratch"):
+    """A descriptor of the run's /scratch travels beside this."""
+
+
+class ToolWaits(msgspec.Struct, frozen=True, tag="tool_waits"):
+    """Bubblewrap `outer_pid` has made the namespaces of pid 1, `init_pid`, and waits for the word."""
+
+    outer_pid: int
+    init_pid: int
+    layers: tuple[str, ...]
 
 
 class ChildReady(msgspec.Struct, frozen=True, tag="child_ready"):
@@ -87,7 +108,7 @@ class ChildRefused(msgspec.Struct, frozen=True, tag="child_refused"):
 
 
 class ChildStatus(msgspec.Struct, frozen=True, tag="child_status"):
-    """Pid 1 reaped the child: raw wait status, CPU time, peak resident bytes."""
+    """The child was reaped: raw wait status, CPU time, peak resident bytes."""
 
     wait_status: int
     cpu_ns: int
@@ -95,7 +116,7 @@ class ChildStatus(msgspec.Struct, frozen=True, tag="child_status"):
 
 
 ClientMessage = Started | StartFailed | Ready | Ended
-StageMessage = ReaperAlive | ChildReady | ChildRefused | ChildStatus
+StageMessage = ReaperAlive | ScratchOpen | ToolWaits | ChildReady | ChildRefused | ChildStatus
 
 _client_decoder = msgspec.json.Decoder(ClientMessage)
 _stage_decoder = msgspec.json.Decoder(StageMessage)
@@ -123,18 +144,20 @@ def receive_client(channel: socket.socket) -> tuple[ClientMessage | None, list[i
     return (_client_decoder.decode(payload) if payload else None), descriptors
 
 
-def receive_stage(channel: socket.socket) -> tuple[StageMessage | None, int]:
-    """Return the next message of a child's trusted stage and the host pid of its sender; None at end of file.
+def receive_stage(channel: socket.socket) -> tuple[StageMessage | None, int, int]:
+    """Return the next message of a child's trusted stage, the host pid of its sender and a descriptor, or -1.
 
-    The kernel fills in the pid: `SO_PASSCRED` must be set on `channel`.
+    None at end of file. The kernel fills in the pid: `SO_PASSCRED` must be set on `channel`.
     """
-    size = socket.CMSG_SPACE(_CREDENTIALS.size)
-    payload, ancillary, _, _ = channel.recvmsg(PACKET_BYTES, size)
-    pid = 0
+    size = socket.CMSG_SPACE(_CREDENTIALS.size) + socket.CMSG_SPACE(_DESCRIPTOR.size)
+    payload, ancillary, _, _ = channel.recvmsg(PACKET_BYTES, size, socket.MSG_CMSG_CLOEXEC)
+    pid, descriptor = 0, -1
     for level, kind, data in ancillary:
         if level == socket.SOL_SOCKET and kind == socket.SCM_CREDENTIALS:
             pid = _CREDENTIALS.unpack(data[: _CREDENTIALS.size])[0]
-    return (_stage_decoder.decode(payload) if payload else None), pid
+        elif level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            descriptor = _DESCRIPTOR.unpack(data[: _DESCRIPTOR.size])[0]
+    return (_stage_decoder.decode(payload) if payload else None), pid, descriptor
 
 
 def _receive(channel: socket.socket) -> tuple[bytes, list[int]]:

@@ -19,11 +19,11 @@ import sys
 from typing import NoReturn
 
 from qualify.sandbox import syscalls
-from qualify.sandbox.child import BASE_ENVIRONMENT
 from qualify.sandbox.entries import ENTRIES
 from qualify.sandbox.fork_server import ForkServer
 from qualify.sandbox.layers import LayerMissing
 from qualify.sandbox.root_filesystem import automatic_roots
+from qualify.sandbox.stage import BASE_ENVIRONMENT
 from qualify.sandbox.wire import Started, StartFailed, ZygoteConfig, send
 
 
@@ -60,7 +60,8 @@ def _prepare(config: ZygoteConfig, control: socket.socket, client_pidfd: int) ->
     roots = automatic_roots(config.project_root)
     gc.collect()
     gc.freeze()  # children share these pages: a collection in a child must not touch and so copy them
-    return ForkServer(control, client_pidfd, roots, {**ENTRIES, **config.entries})
+    entries = {**ENTRIES, **config.entries}
+    return ForkServer(control, client_pidfd, roots, entries, ablation=config.ablation)
 
 
 def _fail(control: socket.socket, code: str, reason: str) -> NoReturn:

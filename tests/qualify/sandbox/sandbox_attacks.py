@@ -58,11 +58,21 @@ def write(path: str) -> Callable[[dict[str, Any]], object]:
     return attack
 
 
+def stat(path: str) -> Callable[[dict[str, Any]], object]:
+    """Return an attack that learns of a file without opening it."""
+    return lambda _: os.stat(path).st_size
+
+
 def connect_loopback(facts: dict[str, Any]) -> object:
     with socket.socket() as client:
         client.settimeout(2)
         client.connect(("127.0.0.1", facts["port"]))
     return "connected"
+
+
+def send_a_packet(facts: dict[str, Any]) -> object:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
+        return client.sendto(b"\0\1example\3org", ("127.0.0.1", facts["port"]))
 
 
 def abstract_socket(facts: dict[str, Any]) -> object:
@@ -71,11 +81,54 @@ def abstract_socket(facts: dict[str, Any]) -> object:
     return "connected"
 
 
+def path_socket(facts: dict[str, Any]) -> object:
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(facts["socket"])
+    return "connected"
+
+
 def fork(_: dict[str, Any]) -> object:
     child = os.fork()
     if child == 0:
         os._exit(0)
     return os.waitpid(child, 0)
+
+
+def run_shell(_: dict[str, Any]) -> object:
+    return _in_a_child(lambda: os.execv("/bin/sh", ["sh", "-c", "exit 0"]))
+
+
+def run_set_uid_program(facts: dict[str, Any]) -> object:
+    """Become root through a program that belongs to root and has the set-uid bit."""
+    read_end, write_end = os.pipe()
+
+    def start() -> NoReturn:
+        os.dup2(write_end, 1)
+        os.execv(facts["set_uid"], ["id", "-u"])
+
+    try:
+        _in_a_child(start)
+        os.close(write_end)
+        write_end = -1
+        said = os.read(read_end, 100).strip()
+    finally:
+        for end in (read_end, write_end):
+            if end >= 0:
+                os.close(end)
+    return _only_if(said, said == b"0")
+
+
+def _in_a_child(action: Callable[[], object]) -> object:
+    child = os.fork()
+    if child == 0:
+        try:
+            action()
+        finally:
+            os._exit(99)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if status == 99:
+        raise PermissionError("could not be executed")
+    return status
 
 
 def raise_address_space(_: dict[str, Any]) -> object:
@@ -87,24 +140,115 @@ def raise_open_files(_: dict[str, Any]) -> object:
     return resource.setrlimit(resource.RLIMIT_NOFILE, (hard + 1, hard + 1))
 
 
+def host_name(facts: dict[str, Any]) -> object:
+    return _only_if(os.uname().nodename, os.uname().nodename == facts["host_name"])
+
+
+def host_sockets(facts: dict[str, Any]) -> object:
+    with open("/proc/self/net/tcp", encoding="ascii") as file:
+        return _only_if("seen", f":{facts['port']:04X} " in file.read())
+
+
+def host_processes(_: dict[str, Any]) -> object:
+    found = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    return _only_if(found, any(pid not in (1, os.getpid()) for pid in found))
+
+
+def host_load(_: dict[str, Any]) -> object:
+    with open("/proc/loadavg", encoding="ascii") as file:
+        return _only_if("seen", bool(file.read()))
+
+
+def control_group(_: dict[str, Any]) -> object:
+    with open("/proc/self/cgroup", encoding="ascii") as file:
+        places = {line.rstrip("\n").split(":", 2)[2] for line in file}
+    return _only_if(places, places != {"/"})
+
+
+def host_memory_segment(facts: dict[str, Any]) -> object:
+    number = raw(29, facts["segment"], 0, 0)
+    _libc.shmat.restype = ctypes.c_void_p
+    return ctypes.string_at(_libc.shmat(number, None, 0o10000), 6)
+
+
+def set_host_name(_: dict[str, Any]) -> object:
+    name = ctypes.create_string_buffer(b"owned")
+    return raw(170, ctypes.addressof(name), 5)
+
+
+def own_capabilities(_: dict[str, Any]) -> object:
+    with open("/proc/self/status", encoding="ascii") as file:
+        sets = [int(line.split()[1], 16) for line in file if line.startswith("Cap")]
+    return _only_if(sets, any(sets))
+
+
+def inherited_descriptors(_: dict[str, Any]) -> object:
+    found = [number for number in _open_numbers() if number > 3]
+    return _only_if(found, bool(found))
+
+
+def memory_of(pid: int) -> Callable[[dict[str, Any]], object]:
+    """Return an attack that reads another process's memory through /proc."""
+
+    def attack(_: dict[str, Any]) -> object:
+        with open(f"/proc/{pid}/maps", encoding="ascii") as file:
+            start = int(file.readline().split("-")[0], 16)
+        with open(f"/proc/{pid}/mem", "rb", buffering=0) as file:
+            file.seek(start)
+            return file.read(4)
+
+    return attack
+
+
+def _only_if(what: object, holds: bool) -> object:
+    if not holds:
+        raise PermissionError("nothing of the host is seen")
+    return what
+
+
+def _open_numbers() -> list[int]:
+    found = []
+    for number in range(256):
+        try:
+            os.fstat(number)
+        except OSError:
+            continue
+        found.append(number)
+    return found
+
+
 def _opened(path: str) -> int:
     return os.open(path, os.O_RDONLY)
 
 
+def _opened_or(path: str, otherwise: int) -> int:
+    try:
+        return _opened(path)
+    except OSError:
+        return otherwise
+
+
 BLOCKED: dict[str, Callable[[dict[str, Any]], object]] = {
     "connect to loopback": connect_loopback,
+    "send a packet": send_a_packet,
     "resolve a name": lambda _: socket.getaddrinfo("example.org", 443),
     "connect to an abstract socket": abstract_socket,
+    "connect to a socket file": path_socket,
     "make a socket": lambda _: socket.socket(),
+    "make a Unix socket": lambda _: socket.socket(socket.AF_UNIX),
     "make a netlink socket": lambda _: socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0),
     "make a socket pair": lambda _: socket.socketpair(),
+    "see the host's sockets": host_sockets,
     "read /etc/shadow": read("/etc/shadow"),
     "read /etc/passwd": read("/etc/passwd"),
-    "read a secret": lambda facts: read(facts["secret"])(facts),
+    "read the wallet": lambda facts: read(facts["secret"])(facts),
+    "learn of the wallet": lambda facts: stat(facts["secret"])(facts),
+    "read root's own wallet": lambda facts: read(facts["private"])(facts),
+    "read another bundle": lambda facts: read(facts["bundle"])(facts),
     "list the home": lambda facts: os.listdir(facts["home"]),
     "list the root": listing("/"),
     "read the environment of pid 1": read("/proc/1/environ"),
-    "read the memory of pid 1": read("/proc/1/mem"),
+    "read the memory of pid 1": memory_of(1),
     "list the root of pid 1": listing("/proc/1/root/"),
     "list the descriptors of pid 1": listing("/proc/1/fd"),
     "write its own memory file": write("/proc/self/mem"),
@@ -113,22 +257,31 @@ BLOCKED: dict[str, Callable[[dict[str, Any]], object]] = {
     "write to a package": lambda facts: write(facts["package"] + "/intruder.py")(facts),
     "write a kernel setting": write("/proc/sys/kernel/core_pattern"),
     "write its oom score": write("/proc/self/oom_score_adj"),
-    "kill the host's parent": lambda facts: os.kill(facts["parent"], signal.SIGKILL),
-    "kill pid 1": lambda _: os.kill(1, signal.SIGKILL),
-    "kill everything": lambda _: os.kill(-1, signal.SIGKILL),
-    "signal a thread of pid 1": lambda _: raw(234, 1, 1, signal.SIGKILL),
+    "see the host's load": host_load,
+    "see the host's processes": host_processes,
+    "learn the host's name": host_name,
+    "learn its place among control groups": control_group,
+    "read the host's shared memory": host_memory_segment,
+    "kill the host's parent": lambda facts: os.kill(facts["parent"], facts["signal"]),
+    "kill pid 1": lambda facts: os.kill(1, facts["signal"]),
+    "kill everything": lambda facts: os.kill(-1, facts["signal"]),
+    "signal a thread of pid 1": lambda facts: raw(234, 1, 1, facts["signal"]),
     "open a pidfd": lambda _: os.pidfd_open(1),
     "fork": fork,
     "vfork": lambda _: raw(58),
     "clone a process": lambda _: raw(56, signal.SIGCHLD, 0, 0, 0, 0),
     "clone3": lambda _: raw(435, 0, 0),
-    "run a shell": lambda _: os.execv("/bin/sh", ["sh", "-c", "id"]),
+    "run a shell": run_shell,
+    "run a set-uid program": run_set_uid_program,
     "become root": lambda _: os.setuid(0),
     "become another user": lambda _: os.setresuid(1, 1, 1),
+    "become another group": lambda _: os.setgid(1),
+    "keep capabilities": own_capabilities,
     "raise the memory limit": raise_address_space,
     "raise the descriptor limit": raise_open_files,
+    "use inherited descriptors": inherited_descriptors,
     "make a device node": lambda _: os.mknod("/scratch/device", 0o60600, os.makedev(8, 0)),
-    "make shared memory": lambda _: raw(29, 1, 4096, 0o1666),
+    "make shared memory": lambda facts: raw(29, facts["segment"] + 1, 4096, 0o1666),
     "make a memfd": lambda _: os.memfd_create("x"),
     "make a message queue": lambda _: raw(240, 0, 0, 0, 0),
     "move to other cores": lambda _: os.sched_setaffinity(0, range(os.cpu_count() or 1)),
@@ -143,25 +296,74 @@ BLOCKED: dict[str, Callable[[dict[str, Any]], object]] = {
     "seal memory": lambda _: fcntl.fcntl(0, fcntl.F_ADD_SEALS, 0),
     "take over signals": lambda _: fcntl.fcntl(0, fcntl.F_SETOWN, 1),
     "ask for the load of the host": lambda _: raw(99, ctypes.addressof(ctypes.create_string_buffer(256))),
-    "change the host name": lambda _: raw(170, 0, 0),
+    "change the host name": set_host_name,
 }
 
+
+def _pointer(*words: int) -> int:
+    """Return the address of a block of 64-bit words that lives for ever."""
+    block = (ctypes.c_uint64 * max(16, len(words)))(*words)
+    _blocks.append(block)
+    return ctypes.addressof(block)
+
+
+_blocks: list[object] = []
+
+
+def _text(value: bytes) -> int:
+    block = ctypes.create_string_buffer(value)
+    _blocks.append(block)
+    return ctypes.addressof(block)
+
+
+def process_memory(number: int) -> Callable[[dict[str, Any]], object]:
+    """Return an attack that reads or writes the memory of pid 1 with process_vm_readv or process_vm_writev."""
+
+    def attack(_: dict[str, Any]) -> object:
+        ours = _pointer(_text(bytes(8)), 8)
+        theirs = _pointer(0x400000, 8)
+        return raw(number, 1, ours, 1, theirs, 1, 0)
+
+    return attack
+
+
+def call_32_bit(_: dict[str, Any]) -> object:
+    """Make a system call through the 32-bit gate."""
+    code = b"\xb8\x14\x00\x00\x00\xcd\x80\xc3"  # mov eax, 20 (getpid of that table); int 0x80; ret
+    area = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+    area.write(code)
+    _blocks.append(area)
+    return ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.addressof(ctypes.c_char.from_buffer(area)))()
+
+
 FATAL: dict[str, Callable[[dict[str, Any]], object]] = {
-    "ptrace": lambda _: raw(101, 0, 1, 0, 0),
-    "process_vm_readv": lambda _: raw(310, 1, 0, 0, 0, 0, 0),
-    "process_vm_writev": lambda _: raw(311, 1, 0, 0, 0, 0, 0),
+    "ptrace": lambda _: raw(101, 16, 1, 0, 0),
+    "process_vm_readv": process_memory(310),
+    "process_vm_writev": process_memory(311),
+    "process_madvise": lambda _: raw(440, 0, 0, 0, 0, 0),
+    "kcmp": lambda _: raw(312, 1, 1, 0, 0, 0),
     "unshare": lambda _: raw(272, 0x10000000),
-    "setns": lambda _: raw(308, 0, 0),
-    "mount": lambda _: raw(165, 0, 0, 0, 0, 0),
-    "chroot": lambda _: raw(161, 0),
-    "bpf": lambda _: raw(321, 0, 0, 0),
-    "io_uring_setup": lambda _: raw(425, 1, 0),
-    "userfaultfd": lambda _: raw(323, 0),
-    "perf_event_open": lambda _: raw(298, 0, 0, 0, 0, 0),
-    "open_by_handle_at": lambda _: raw(304, 0, 0, 0),
-    "keyctl": lambda _: raw(250, 0, 0, 0),
+    "setns": lambda _: raw(308, _opened_or("/proc/1/ns/user", 0), 0),
+    "mount": lambda _: raw(165, _text(b"x"), _text(b"/scratch"), _text(b"tmpfs"), 0, 0),
+    "unmount": lambda _: raw(166, _text(b"/scratch"), 2),
+    "open a mount": lambda _: raw(428, -100, _text(b"/"), 1),
+    "pivot_root": lambda _: raw(155, _text(b"/scratch"), _text(b"/scratch")),
+    "chroot": lambda _: raw(161, _text(b"/scratch")),
+    "bpf": lambda _: raw(321, 0, _pointer(1 | 4 << 32, 4 | 1 << 32), 16),
+    "io_uring_setup": lambda _: raw(425, 1, _pointer(*[0] * 16)),
+    "io_uring_register": lambda _: raw(427, -1, 0, 0, 0),
+    "userfaultfd": lambda _: raw(323, 1),
+    "perf_event_open": lambda _: raw(298, _pointer(1 | 64 << 32), 0, -1, -1, 0),
+    "open_by_handle_at": lambda _: raw(304, -100, _pointer(8 | 1 << 32, 2), 0),
+    "keyctl": lambda _: raw(250, 0, -3, 1, 0, 0),
+    "add_key": lambda _: raw(248, _text(b"user"), _text(b"name"), _text(b"payload"), 7, -3),
+    "request_key": lambda _: raw(249, _text(b"user"), _text(b"name"), 0, -3),
     "pidfd_getfd": lambda _: raw(438, 0, 0, 0),
+    "load a module": lambda _: raw(175, 0, 0, 0),
+    "secret memory": lambda _: raw(447, 0),
+    "read the kernel log": lambda _: raw(103, 3, _text(bytes(64)), 64),
     "x32 call": lambda _: raw(0x40000000 + 39),
+    "32-bit call": call_32_bit,
 }
 
 
@@ -175,20 +377,13 @@ def _attempt(attack: Callable[[dict[str, Any]], object], facts: dict[str, Any]) 
 def main(descriptors: tuple[int, ...], argument: bytes) -> None:
     """Run the attacks named in the request and write what happened to the first descriptor."""
     facts = json.loads(argument)
-    table = {**BLOCKED, **FATAL, **MEASURED}
+    table = {**BLOCKED, **FATAL, **BOMBS, **MEASURED}
     result = {name: _attempt(table[name], facts) for name in facts["attacks"]}
     os.write(descriptors[0], json.dumps(result).encode())
 
 
 def _descriptors(_: dict[str, Any]) -> object:
-    found = []
-    for number in range(256):
-        try:
-            os.fstat(number)
-        except OSError:
-            continue
-        found.append(number)
-    return found
+    return _open_numbers()
 
 
 def _thread_bomb(_: dict[str, Any]) -> object:
@@ -203,7 +398,7 @@ def _thread_bomb(_: dict[str, Any]) -> object:
 
 
 def _memory_bomb(_: dict[str, Any]) -> object:
-    kept = []
+    kept = []  # never touched: where no limit stops it, the host loses no page
     try:
         while len(kept) < 64:
             kept.append(bytearray(64 * MIB))
@@ -259,6 +454,37 @@ def _thread_works(_: dict[str, Any]) -> object:
     return done
 
 
+def _many_files(_: dict[str, Any]) -> object:
+    count = 0
+    try:
+        for index in range(20_000):
+            os.close(os.open(f"/scratch/{index}", os.O_CREAT | os.O_WRONLY))
+            count += 1
+    except OSError:
+        return count
+    return "unlimited"
+
+
+def _held(bomb: Callable[[dict[str, Any]], object]) -> Callable[[dict[str, Any]], object]:
+    """Return a bomb that stays at what it reached, so that it can be seen from outside."""
+
+    def attack(facts: dict[str, Any]) -> object:
+        reached = bomb(facts)
+        time.sleep(1.0)
+        return reached
+
+    return attack
+
+
+BOMBS: dict[str, Callable[[dict[str, Any]], object]] = {
+    "start threads without end": _held(_thread_bomb),
+    "take memory without end": _memory_bomb,
+    "take descriptors without end": _hoard_descriptors,
+    "write without end": _held(_fill_scratch),
+    "write one large file": _large_file,
+    "make files without end": _held(_many_files),
+}
+
 MEASURED: dict[str, Callable[[dict[str, Any]], object]] = {
     "descriptors": _descriptors,
     "working folder": lambda _: os.getcwd(),
@@ -271,11 +497,6 @@ MEASURED: dict[str, Callable[[dict[str, Any]], object]] = {
     "host name": lambda _: os.uname().nodename,
     "identity": lambda _: [os.getuid(), os.geteuid(), os.getgid(), os.getgroups()],
     "cores": lambda _: sorted(os.sched_getaffinity(0)),
-    "thread bomb": _thread_bomb,
-    "memory bomb": _memory_bomb,
-    "fill scratch": _fill_scratch,
-    "large file": _large_file,
-    "hoard descriptors": _hoard_descriptors,
     "use memory": _executable_memory,
     "use a thread": _thread_works,
     "write to scratch": write("/scratch/file"),

@@ -10,11 +10,14 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import socket
 import stat
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +25,7 @@ import sandbox_attacks
 
 from qualify.sandbox import syscalls
 from qualify.sandbox.client import Zygote
-from qualify.sandbox.outcome import Outcome
+from qualify.sandbox.outcome import Outcome, OutcomeKind
 from qualify.sandbox.policy import SandboxPolicy
 
 HERE = Path(__file__).parent
@@ -32,30 +35,68 @@ ROOT = HERE.parent.parent.parent
 def start_zygote(preload: Sequence[str] = ()) -> Zygote:
     """Start a fork server that knows the hostile entries."""
     return Zygote.start(
-        ("sandbox_attacks", *preload), extra_entries=sandbox_attacks.ENTRIES, extra_python_path=[str(HERE)]
+        ("sandbox_attacks", *preload),
+        extra_entries=sandbox_attacks.ENTRIES,
+        extra_python_path=[str(HERE)],
+        ablation=True,
     )
 
 
 @contextmanager
-def targets(folder: Path) -> Iterator[dict[str, Any]]:
-    """Put up what the attacks aim at: a loopback listener, an abstract socket, a readable secret."""
-    secret = folder / "wallet.json"
-    secret.write_text("secret")
-    secret.chmod(0o644)
-    name = f"cacheon-test-{os.getpid()}"
-    with socket.socket() as listener, socket.socket(socket.AF_UNIX) as abstract:
+def targets(folder: Path, owner: int = -1) -> Iterator[dict[str, Any]]:
+    """Put up what the attacks aim at: listeners, a wallet, another bundle, shared memory, a set-uid program.
+
+    All of it belongs to this process, except that `owner` gets the wallet of an ordinary user's node.
+    """
+    files = {"wallet.json": 0o644, "private.json": 0o600, "bundle.py": 0o644, "id": 0o4755}
+    for name, mode in files.items():
+        (folder / name).write_bytes(b"secret" if name != "id" else Path("/usr/bin/id").read_bytes())
+        (folder / name).chmod(mode)
+    os.chown(folder / "wallet.json", owner, owner)
+    name, socket_file = f"cacheon-test-{os.getpid()}", str(folder / "socket")
+    with socket.socket() as listener, socket.socket(socket.AF_UNIX) as abstract, socket.socket(socket.AF_UNIX) as named:
         listener.bind(("127.0.0.1", 0))
         listener.listen()
         abstract.bind("\0" + name)
         abstract.listen()
-        yield {
-            "port": listener.getsockname()[1],
-            "abstract": name,
-            "secret": str(secret),
-            "home": os.path.expanduser("~"),
-            "package": str(ROOT / "qualify"),
-            "parent": os.getpid(),
-        }
+        named.bind(socket_file)
+        os.chmod(socket_file, 0o777)
+        named.listen()
+        with _shared_memory() as segment:
+            yield {
+                "port": listener.getsockname()[1],
+                "abstract": name,
+                "socket": socket_file,
+                "secret": str(folder / "wallet.json"),
+                "private": str(folder / "private.json"),
+                "bundle": str(folder / "bundle.py"),
+                "set_uid": "/tools/id",
+                "tools": str(folder),
+                "home": os.path.expanduser("~"),
+                "package": str(ROOT / "qualify"),
+                "parent": os.getpid(),
+                "host_name": os.uname().nodename,
+                "segment": segment,
+                "signal": int(signal.SIGKILL),
+            }
+
+
+@contextmanager
+def _shared_memory() -> Iterator[int]:
+    """Make a System V segment that everybody may read; yield its key. The next key is cleaned up as well."""
+    key = 0x0CAC0000 | os.getpid() & 0xFFFE
+    number = sandbox_attacks.raw(29, key, 4096, 0o1666)
+    try:
+        yield key
+    finally:
+        sandbox_attacks.raw(31, number, 0, 0)
+        with suppress(FileNotFoundError):
+            sandbox_attacks.raw(31, sandbox_attacks.raw(29, key + 1, 0, 0), 0, 0)
+
+
+def policy_for(facts: dict[str, Any], **fields: Any) -> SandboxPolicy:
+    """Return a policy that shows the set-uid program, read-only like every bind, at /tools."""
+    return SandboxPolicy(readonly=((facts["tools"] + "/id", "/tools/id"),), **fields)
 
 
 def attack(
@@ -78,14 +119,70 @@ def attack(
             os.close(sink)
 
 
-def run_battery(zygote: Zygote, facts: dict[str, Any], policy: SandboxPolicy) -> dict[str, str]:
-    """Return {attack: what happened} for the blocked and the fatal ones; a killed child reads "signal: N"."""
-    results, outcome = attack(zygote, facts, sandbox_attacks.BLOCKED, policy)
-    results["(all blocked attacks survived)"] = outcome.describe()
+def run_battery(
+    zygote: Zygote,
+    facts: dict[str, Any],
+    policy: SandboxPolicy,
+    *,
+    without: Iterable[str] = (),
+    bombs: Iterable[str] = tuple(sandbox_attacks.BOMBS),
+) -> dict[str, str]:
+    """Return {attack: what happened}; a killed child reads "signal: N", a bomb that broke a limit "limit: KIND"."""
+    names = [name for name in sandbox_attacks.BLOCKED if name not in set(without)]
+    results, outcome = attack(zygote, facts, names, policy)
+    results["(all of these survived)"] = outcome.describe()
     for name in sandbox_attacks.FATAL:
         said, outcome = attack(zygote, facts, [name], policy)
         results[name] = said.get(name, f"signal: {outcome.signal}")
+    small = replace(policy, processes=8, scratch_bytes=8 << 20, file_bytes=4 << 20)
+    for name in bombs:
+        said, outcome = attack(zygote, facts, [name], small)
+        results[name] = of_bomb(said.get(name, ""), outcome)
     return results
+
+
+def of_bomb(said: str, outcome: Outcome) -> str:
+    """Return in one line how a bomb ended."""
+    if outcome.kind in LIMITS:
+        return f"limit: {outcome.kind}"
+    reached = said.removeprefix("allowed: ")
+    return f"blocked: bounded at {reached}" if reached.isdigit() and int(reached) < ENDLESS else said or str(outcome)
+
+
+LIMITS = {OutcomeKind.PROCESS_LIMIT, OutcomeKind.MEMORY_LIMIT, OutcomeKind.DISK_LIMIT}
+ENDLESS = 3000
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
+    """Wait for something that happens soon; fail when it does not."""
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until, "condition never held"
+        time.sleep(0.005)
+
+
+def alive(pid: int) -> bool:
+    """Say whether a process exists and is no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def descendants(pid: int) -> list[int]:
+    """Return the pids of all processes below one."""
+    found = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        for child in (task / "children").read_text().split():
+            found += [int(child), *descendants(int(child))]
+    return found
+
+
+def footprint(zygote: Zygote) -> tuple[int, int, int, list[int]]:
+    """Return descriptors here and there, mounts, and processes below the fork server."""
+    mounts = len(Path("/proc/self/mountinfo").read_text().splitlines())
+    ours, theirs = (len(os.listdir(f"/proc/{pid}/fd")) for pid in (os.getpid(), zygote.pid))
+    return ours, theirs, mounts, descendants(zygote.pid)
 
 
 def become(uid: int) -> None:
@@ -127,8 +224,7 @@ def _main() -> None:
     if options.as_user >= 0:
         become(options.as_user)
     with targets(options.folder) as facts, start_zygote() as zygote:
-        policy = SandboxPolicy()
-        print(json.dumps({"uid": os.getuid(), "results": run_battery(zygote, facts, policy)}))
+        print(json.dumps({"uid": os.getuid(), "results": run_battery(zygote, facts, policy_for(facts))}))
 
 
 if __name__ == "__main__":

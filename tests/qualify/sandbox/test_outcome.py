@@ -85,9 +85,9 @@ def test_a_fork_bomb_stays_one_process(zygote: Zygote) -> None:
 
 
 def test_a_fork_bomb_is_bounded_even_without_the_filter(zygote: Zygote) -> None:
-    """Without the system-call filter the task limit bounds the bomb and the namespace dies as a whole."""
-    with zygote.spawn("fork_bomb", SandboxPolicy(wall_seconds=0.3, ablate=("seccomp",), processes=16)) as child:
-        assert child.wait(20).kind is OutcomeKind.WALL_LIMIT
+    """Without the system-call filter the task limit is broken, which is seen, and the namespace dies as a whole."""
+    with zygote.spawn("fork_bomb", SandboxPolicy(wall_seconds=10.0, ablate=("seccomp",), processes=16)) as child:
+        assert child.wait(20).kind is OutcomeKind.PROCESS_LIMIT
 
 
 def test_killing_is_reported_as_killed(zygote: Zygote) -> None:

@@ -104,8 +104,9 @@ def test_every_layer_says_what_to_do() -> None:
 
 def test_a_leaf_carries_the_policy_s_limits(tmp_path: Path) -> None:
     """A leaf is made with memory and task limits, and says when the kernel killed for memory."""
-    leaf = cgroup.make_leaf(str(tmp_path), "run-1", SandboxPolicy(memory_bytes=64 << 20, scratch_bytes=1 << 20))
-    folder = tmp_path / "run-1"
+    policy = SandboxPolicy(memory_bytes=64 << 20, scratch_bytes=1 << 20)
+    leaf = cgroup.make_leaf(str(tmp_path), 1, policy, own_tasks=2)
+    folder = tmp_path / f"cacheon-{os.getpid()}-1"
     assert (folder / "memory.max").read_text() == str(65 << 20)
     assert (folder / "pids.max").read_text() == "34"
     assert (folder / "memory.oom.group").read_text() == "1"
@@ -119,7 +120,7 @@ def test_a_leaf_carries_the_policy_s_limits(tmp_path: Path) -> None:
 def test_a_leaf_that_cannot_be_made_names_the_layer(tmp_path: Path) -> None:
     """A folder that takes no leaf is a missing cgroup layer."""
     with pytest.raises(LayerMissing) as caught:
-        cgroup.make_leaf(str(tmp_path / "missing"), "run-1", SandboxPolicy())
+        cgroup.make_leaf(str(tmp_path / "missing"), 1, SandboxPolicy(), own_tasks=2)
     assert caught.value.layer == "cgroup"
 
 
