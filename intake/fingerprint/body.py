@@ -104,10 +104,18 @@ class Body:
         """Say whether a node only reads and computes."""
         return id(node) not in self._analysis.impure
 
+    def adopt(self, node: ast.AST, *, like: ast.AST) -> None:
+        """Treat a node that was made just now as another one."""
+        self._analysis.adopt(node, like=like)
+
+    def taint(self, node: ast.AST, name: str) -> bool:
+        """Treat everything around a use of `name` as impure."""
+        return self._analysis.taint(node, name)
+
     # Statements
 
     def _statements(self, body: Sequence[ast.stmt], *, is_straight: bool) -> None:
-        live = list(live_statements(body, self.truth, self.is_pure, in_kernel=self._frames[-1].is_kernel))
+        live = list(live_statements(body, self, in_kernel=self._frames[-1].is_kernel))
         if self._frames[-1].usage.kind == CLASS:
             live = _ordered_methods(live)
         self._emit("{")

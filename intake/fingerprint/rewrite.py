@@ -11,7 +11,7 @@ Invariants
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
@@ -100,49 +100,53 @@ class Reader(Protocol):
     def is_external(self, node: ast.AST) -> bool:
         """Say whether a node is the dotted name of something outside the bundle."""
 
+    def truth(self, node: ast.expr) -> bool | None:
+        """Return what a test always is, or None."""
 
-def live_statements(
-    body: Sequence[ast.stmt],
-    truth: Callable[[ast.expr], bool | None],
-    is_pure: Callable[[ast.AST], bool],
-    *,
-    in_kernel: bool,
-) -> Iterator[ast.stmt]:
+    def adopt(self, node: ast.AST, *, like: ast.AST) -> None:
+        """Treat a node that was made just now as another one."""
+
+    def taint(self, node: ast.AST, name: str) -> bool:
+        """Treat everything around a use of `name` as impure."""
+
+
+def live_statements(body: Sequence[ast.stmt], reader: Reader, *, in_kernel: bool) -> Iterator[ast.stmt]:
     """Yield the statements of a block that do something, chained and parallel assignments taken apart."""
     for statement in body:
-        if isinstance(statement, ast.If) and (known := truth(statement.test)) is not None:
+        if isinstance(statement, ast.If) and (known := reader.truth(statement.test)) is not None:
             taken = statement.body if known else statement.orelse
-            live = list(live_statements(taken, truth, is_pure, in_kernel=in_kernel))
+            live = list(live_statements(taken, reader, in_kernel=in_kernel))
             yield from live
             if live and isinstance(live[-1], _ENDS):
                 return
             continue
-        if isinstance(statement, ast.While) and not statement.orelse and truth(statement.test) is False:
+        if isinstance(statement, ast.While) and not statement.orelse and reader.truth(statement.test) is False:
             continue
-        if is_noise(statement) or _does_nothing(statement, is_pure):
+        if is_noise(statement) or _does_nothing(statement, reader):
             continue
         if in_kernel and isinstance(statement, ast.AugAssign):
-            yield _plain_assignment(statement)
+            yield _plain_assignment(statement, reader)
         else:
             yield from taken_apart(statement)
         if isinstance(statement, _ENDS):
             return
 
 
-def _does_nothing(statement: ast.stmt, is_pure: Callable[[ast.AST], bool]) -> bool:
+def _does_nothing(statement: ast.stmt, reader: Reader) -> bool:
     if isinstance(statement, ast.Delete):
         return all(isinstance(target, ast.Name) for target in statement.targets)
     if isinstance(statement, (ast.Import, ast.ImportFrom, ast.Global, ast.Nonlocal)):
         return True
-    return isinstance(statement, ast.Expr) and is_pure(statement.value)
+    return isinstance(statement, ast.Expr) and reader.is_pure(statement.value)
 
 
-def _plain_assignment(statement: ast.AugAssign) -> ast.stmt:
+def _plain_assignment(statement: ast.AugAssign, reader: Reader) -> ast.stmt:
     """Return `a = a + v` for `a += v`; values of a kernel's language are never changed in place."""
     if not isinstance(statement.target, ast.Name):
         return statement
     name = statement.target.id
     value = ast.BinOp(ast.Name(name, ast.Load()), statement.op, statement.value)
+    reader.adopt(value, like=statement.value)
     return ast.Assign([ast.Name(name, ast.Store())], value)
 
 
@@ -164,8 +168,11 @@ def absorbs(
     if own and is_straight and frame.usage.stores[name] == 1 and (_is_alias(frame, value) or reader.is_external(value)):
         return _put(frame, name, value)
     once = own and reads == 1 and following is not None
-    if once and following is not None and _reads_first(following, name, may_pass=reader.is_pure(value)):
-        return _put(frame, name, value)
+    is_pure = reader.is_pure(value)
+    if once and following is not None and _reads_first(following, name, may_pass=is_pure) and _put(frame, name, value):
+        if not is_pure:
+            reader.taint(following, name)  # so that what happens inside is neither dropped nor moved
+        return True
     return False
 
 

@@ -67,7 +67,25 @@ class Analysis:
         self.scopes: dict[int, Usage] = {}
         self.impure: set[int] = set()
         self.module = Usage(MODULE, None)
+        self._made: list[ast.AST] = []
         self._visit(statement, self.module)
+
+    def adopt(self, node: ast.AST, *, like: ast.AST) -> None:
+        """Treat a node that was made later as another one."""
+        if id(like) in self.impure:
+            self.impure.add(id(node))
+        self._made.append(node)  # its id has to stay its own
+
+    def taint(self, node: ast.AST, name: str) -> bool:
+        """Make everything around a use of `name` impure; return whether there is one."""
+        if isinstance(node, ast.Name):
+            found = node.id == name
+        else:
+            found = sum(self.taint(child, name) for child in children(node)) > 0  # all of them, not the first
+        if found:
+            self.adopt(node, like=node)
+            self.impure.add(id(node))
+        return found
 
     def _visit(self, node: ast.AST, scope: Usage) -> bool:
         """Record `node` and everything below; return whether it is impure."""
