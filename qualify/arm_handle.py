@@ -64,6 +64,8 @@ _OUTCOME_KINDS = {
     OutcomeKind.CPU_LIMIT: "resource_limit",
     OutcomeKind.MEMORY_LIMIT: "resource_limit",
     OutcomeKind.OUTPUT_LIMIT: "resource_limit",
+    OutcomeKind.PROCESS_LIMIT: "resource_limit",
+    OutcomeKind.DISK_LIMIT: "resource_limit",
 }
 
 

@@ -180,6 +180,8 @@ def test_threads_may_share_a_runner(runner: IntakeRunner, files: dict[str, bytes
         (Outcome(OutcomeKind.MEMORY_LIMIT), IntakeError, "INTAKE_LIMIT_MEMORY"),
         (Outcome(OutcomeKind.CPU_LIMIT, signal=24), IntakeError, "INTAKE_LIMIT_CPU"),
         (Outcome(OutcomeKind.OUTPUT_LIMIT), IntakeError, "INTAKE_LIMIT_OUTPUT"),
+        (Outcome(OutcomeKind.DISK_LIMIT), IntakeError, "INTAKE_LIMIT_DISK"),
+        (Outcome(OutcomeKind.PROCESS_LIMIT), IntakeError, "INTAKE_LIMIT_PROCESSES"),
         (Outcome(OutcomeKind.SIGNALED, signal=11), IntakeError, "INTAKE_CHILD_CRASHED"),
         (Outcome(OutcomeKind.EXITED, exit_status=1, log=b"ValueError: x"), InternalError, "INTAKE_CHILD_FAILED"),
         (Outcome(OutcomeKind.WALL_LIMIT, signal=9), HostError, "INTAKE_HOST_INTERFERED"),
