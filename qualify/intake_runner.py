@@ -104,7 +104,8 @@ class IntakeRunner(Closing):
         Raises `ScreeningRefused` for a bundle that breaks rules, `IntakeError` INTAKE_LIMIT_MEMORY, INTAKE_LIMIT_CPU,
         INTAKE_LIMIT_DISK, INTAKE_LIMIT_PROCESSES, INTAKE_LIMIT_OUTPUT or INTAKE_CHILD_CRASHED for bytes the child
         cannot survive, `HostError` for a missing layer, a dead fork server, an unreadable archive or a child that the
-        host ended (INTAKE_HOST_INTERFERED), and `InternalError` INTAKE_CHILD_FAILED or INTAKE_ANSWER_MALFORMED for faults of ours.
+        host ended (INTAKE_HOST_INTERFERED), and `InternalError` INTAKE_CHILD_FAILED or INTAKE_ANSWER_MALFORMED for
+        faults of ours.
         """
         data = _read(archive, self._limits)
         source = _sealed(data)
@@ -166,7 +167,8 @@ def _raise_for(outcome: Outcome, policy: SandboxPolicy) -> None:
         case OutcomeKind.OUTPUT_LIMIT:
             raise _limit("INTAKE_LIMIT_OUTPUT", "screening the bundle made the child write without end.")
         case OutcomeKind.DISK_LIMIT:
-            raise _limit("INTAKE_LIMIT_DISK", f"screening the bundle fills more than {policy.scratch_bytes // _MIB} MiB.")
+            mib = policy.scratch_bytes // _MIB
+            raise _limit("INTAKE_LIMIT_DISK", f"screening the bundle fills more than {mib} MiB of disk.")
         case OutcomeKind.PROCESS_LIMIT:
             raise _limit("INTAKE_LIMIT_PROCESSES", f"screening the bundle starts more than {policy.processes} tasks.")
         case OutcomeKind.SIGNALED:
