@@ -127,14 +127,18 @@ def open_stand(choice: Choice) -> Iterator[Stand]:
     """Open a stand. Raises `ConfigurationError` for settings or an arena that cannot be used."""
     settings = resolve(choice.config).settings
     load_arena(choice.arena or settings.qualify.arena)
-    signal.signal(signal.SIGTERM, _interrupt)
-    with tempfile.TemporaryDirectory(prefix="cacheon-stand-") as folder, ThreadPoolExecutor(1) as starter:
-        arms = starter.submit(start_arm_server)
-        try:
-            yield Stand(choice, settings, Path(folder), arms)
-        finally:
-            with contextlib.suppress(HostError):
-                arms.result().close()
+    with contextlib.ExitStack() as stack:
+        before = signal.signal(signal.SIGTERM, _interrupt)
+        stack.callback(signal.signal, signal.SIGTERM, before)
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="cacheon-stand-"))
+        arms = stack.enter_context(ThreadPoolExecutor(1)).submit(start_arm_server)  # slow, so beside everything else
+        stack.callback(_close, arms)
+        yield Stand(choice, settings, Path(folder), arms)
+
+
+def _close(arms: Future[Zygote]) -> None:
+    with contextlib.suppress(HostError):
+        arms.result().close()
 
 
 def bundle_path(bundle: str) -> Path:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -166,6 +166,8 @@ def _fit(docket: Docket, cases: Cases, shapes: Sequence[dict[str, int]]) -> Dock
     for shape in shapes:
         if set(shape) != set(slot.dimensions):
             raise _misfit(f"a shape of {slot.id} gives {', '.join(slot.dimensions)}")
+        if slot.legal(shape) != shape:
+            raise _misfit(f"{slot.id} takes no such shape; the nearest is {_spell(slot.legal(shape))}")
         if elements(slot, shape) > ELEMENTS_MAX:
             raise _misfit(f"a shape has more than {ELEMENTS_MAX} elements")
     if not shapes and cases.dtype in (None, docket.dtype):
@@ -194,6 +196,10 @@ def _case_row(event: dict[str, object]) -> CaseRow:
     )
 
 
+def _spell(shape: Mapping[str, int]) -> str:
+    return " ".join(f"{name}={extent}" for name, extent in shape.items())
+
+
 def _misfit(complaint: str) -> ConfigurationError:
     return ConfigurationError("VERIFY_CHOICE_INVALID", complaint, hint="`cacheon slots SLOT` shows what a call has")
 
@@ -206,11 +212,7 @@ def _show(console: Console, verified: Verified) -> None:
         facts(console, [("bundle", verified.content_hash), ("slot", verified.slot), ("arena", arena)])
     if verified.cases:
         rows = [
-            (
-                " ".join(f"{name}={extent}" for name, extent in case.shape.items()),
-                case.inputs,
-                case.code or f"{case.worst_ppm / 10_000:.0f} % of its bound",
-            )
+            (_spell(case.shape), case.inputs, case.code or f"{case.worst_ppm / 10_000:.0f} % of its bound")
             for case in verified.cases
         ]
         console.print(table(("shape", "inputs", "worst error"), rows))
