@@ -166,7 +166,7 @@ def _mutate(data: bytes, corpus: list[bytes], words: tuple[bytes, ...], dice: ra
     raw = bytearray(data)
     at = dice.randrange(len(raw) + 1)
     size = min(dice.choice((1, 1, 2, 4, 8, 64, 512)), len(raw) - at)
-    match dice.randrange(11):
+    match dice.randrange(12):
         case 0 if raw:
             raw[at % len(raw)] ^= 1 << dice.randrange(8)
         case 1 if raw:
@@ -192,6 +192,11 @@ def _mutate(data: bytes, corpus: list[bytes], words: tuple[bytes, ...], dice: ra
                 raw[match.start() : match.end()] = dice.choice(_NUMBERS)
         case 9:
             del raw[at:]
+        case 10:
+            line = dice.choice(dice.choice(corpus).split(b"\n"))
+            start = raw.rfind(b"\n", 0, at) + 1
+            end = raw.find(b"\n", at) if dice.random() < 0.5 else start - 1
+            raw[start : max(end, start - 1) + 1] = line + b"\n"
         case _:
             raw[at:at] = bytes(dice.choices(range(256), k=dice.choice((1, 2, 4, 32))))
     return bytes(raw)

@@ -20,7 +20,7 @@ def test_only_refusals_come_out(target: Target) -> None:
     report = fuzz(target, "1", executions=len(target.seeds()) + MUTANTS)
     assert not list(report.failures.values())
     assert report.accepted
-    assert len(report.shapes) > 2
+    assert len(report.shapes) > 1
 
 
 def _read(data: bytes) -> str:

@@ -13,6 +13,7 @@ import pytest
 from config.errors import IntakeError
 from intake.archive import unpack
 from intake.screen import screen_archive
+from qualify.intake_runner import IntakeRunner
 from tests.intake.hostile_archives import HOSTILE, LARGEST, MIB, A, files, tar
 
 ALL = {**HOSTILE, **LARGEST}
@@ -58,6 +59,18 @@ def test_archives_of_the_corpus_differ() -> None:
     assert len(set(built)) == len(built) >= 60
     assert unpack(files("w/a", "w/b")) == {"a": b"1", "b": b"1"}
     assert unpack(tar(A)) == {"a": b"1"}
+
+
+def test_the_sandboxed_child_gives_the_same_answers() -> None:
+    """One archive of each code, and all bombs, through the child that a validator uses."""
+    chosen = {code: name for name, (_, code) in HOSTILE.items()}
+    with IntakeRunner() as runner:
+        for name in {*chosen.values(), *(name for name in HOSTILE if name.startswith("bomb"))}:
+            build, code = HOSTILE[name]
+            if archive := build():
+                with pytest.raises(IntakeError) as caught:
+                    runner.run(archive, "0" * 64)
+                assert caught.value.code == code, name
 
 
 @pytest.mark.parametrize("name", ["256 MiB and a byte", "bomb after the end", "bomb of legal members"])
