@@ -54,6 +54,9 @@ class _Event(msgspec.Struct):
     commitment: str = ""
     path: str = ""
     digest: str = ""
+    screen: str = ""
+    outcome: str = ""
+    code: str = ""
     index: int = -1
     lower_ppm: int | None = None
     upper_ppm: int | None = None
@@ -107,6 +110,8 @@ async def _follow(
                 await on_sealed(commitment)
             elif event.event == "launch":
                 log.info("attempt.launch", index=event.index, lower_ppm=event.lower_ppm, upper_ppm=event.upper_ppm)
+            elif event.event == "screen" and event.outcome != "started":
+                log.info("attempt.screen", screen=event.screen, outcome=event.outcome, code=event.code)
             elif event.event in ("done", "error"):
                 last = event
     except (ValueError, msgspec.DecodeError) as error:

@@ -82,7 +82,7 @@ class IntakeService:
         if moved.state is not JobState.READY:
             self._context.layout.archive(moved.submission_id).unlink(missing_ok=True)
         structlog.get_logger().info(
-            "screen.ended", submission=moved.submission_id, state=moved.state.value, code=moved.code,
+            "screen.ended", screen="static", submission=moved.submission_id, state=moved.state.value, code=moved.code,
             target=moved.target_id, committed_hash=entry.submission.content_hash, seen_hash=moved.seen_hash,
         )
         self._context.wake.notify()

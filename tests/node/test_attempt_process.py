@@ -10,8 +10,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from config.canonical import sha256_hex
+from config.settings import LogSettings
+from node import logs
 from node.services import attempt_process
 from node.services.attempt_process import AttemptFaultError, Evidence, run_attempt
 from qualify.request import AttemptRequest, BundleRef, read_request
@@ -84,6 +87,17 @@ async def test_evidence_comes_back(program, tmp_path: Path) -> None:  # type: ig
     assert sealed == [ATTEMPT.seed.commitment]
     assert (evidence.digest, evidence.attempt) == (sha256_hex(DATA), ATTEMPT)
     assert read_request(tmp_path / "attempt" / "request.json") == request()
+
+
+async def test_screens_are_logged_under_the_names_that_miners_see(program, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    """One line per screen that is done, with its outcome and code."""
+    failed = 'say(event="screen", screen="abi", outcome="failed", code="LOAD_FAILED")\n'
+    program(SEALED + 'say(event="screen", screen="abi", outcome="started", code="")\n' + failed + DONE)
+    logs.configure(LogSettings(level="info"))
+    with capture_logs() as lines:
+        await run(tmp_path, [])
+    (line,) = [line for line in lines if line["event"] == "attempt.screen"]
+    assert (line["screen"], line["outcome"], line["code"]) == ("abi", "failed", "LOAD_FAILED")
 
 
 async def test_environment_is_minimal(

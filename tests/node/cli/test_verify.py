@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import shutil
@@ -215,13 +214,21 @@ def test_a_bench_needs_a_folder_it_can_write_before_it_measures(inside: RunCli, 
     assert (ran.code, ran.document["error"]["code"]) == (6, "ATTEMPT_NOT_WRITTEN")
 
 
+@pytest.fixture
+def listens() -> Iterator[None]:
+    """Let programs that are started here hear SIGINT, which a test run in the background ignores and passes on."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("listens")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_bench_leaves_nothing_behind(tmp_path: Path, number: signal.Signals) -> None:
     """No process of its session and no file survive; the exit code is 130."""
     command = [sys.executable, "-m", "node.cli.main", "bench", SILU]
     environment = plain_environment(TMPDIR=str(tmp_path))
-    listen = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # a runner in the background ignores it
-    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True, preexec_fn=listen) as process:
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         for line in process.stderr:
             if line.startswith("speed: launch 1 "):
