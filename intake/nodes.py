@@ -13,85 +13,143 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from itertools import chain
 from operator import attrgetter
+from typing import Any
 
-from intake.syntax import children
+from intake.suggest import words
 
-_one = "one"
-_optional = "optional"  # None for what is not there
-_many = "many"
-_sparse = "sparse"  # a list that holds None for what is not there
+ONE = "one"
+OPTIONAL = "optional"  # None for what is not there
+MANY = "many"
+SPARSE = "sparse"  # a list that holds None for what is not there
+NONE = "none"  # a plain text or value
+ANY = "any"  # whatever it may be: fields that other versions of the language add
 
-# The fields that hold nodes, in the order of the source. Kinds that are not listed are asked for their children.
-_FIELDS: dict[type[ast.AST], dict[str, str]] = {
+# Fields that hold no nodes, or none that matter: operators, contexts and aliases.
+_LEAVES = words(
+    "ctx op ops id attr arg kind type_comment level module names conversion is_async simple asname rest kwd_attrs "
+    "type_ignores"
+)
+# The fields that hold nodes, in the order of the language's own grammar.
+_KNOWN: dict[type[ast.AST], dict[str, str]] = {
     ast.Name: {},
-    ast.Constant: {},
-    ast.Attribute: {"value": _one},
-    ast.Call: {"func": _one, "args": _many, "keywords": _many},
-    ast.Subscript: {"value": _one, "slice": _one},
-    ast.Expr: {"value": _one},
-    ast.Assign: {"targets": _many, "value": _one},
-    ast.AugAssign: {"target": _one, "value": _one},
-    ast.AnnAssign: {"target": _one, "annotation": _one, "value": _optional},
-    ast.NamedExpr: {"target": _one, "value": _one},
-    ast.BinOp: {"left": _one, "right": _one},
-    ast.BoolOp: {"values": _many},
-    ast.UnaryOp: {"operand": _one},
-    ast.Compare: {"left": _one, "comparators": _many},
-    ast.IfExp: {"test": _one, "body": _one, "orelse": _one},
-    ast.Tuple: {"elts": _many},
-    ast.List: {"elts": _many},
-    ast.Set: {"elts": _many},
-    ast.Dict: {"keys": _sparse, "values": _many},
-    ast.Slice: {"lower": _optional, "upper": _optional, "step": _optional},
-    ast.Starred: {"value": _one},
-    ast.keyword: {"value": _one},
-    ast.arg: {"annotation": _optional},
+    ast.Constant: {"value": NONE},
+    ast.Attribute: {"value": ONE},
+    ast.Call: {"func": ONE, "args": MANY, "keywords": MANY},
+    ast.Subscript: {"value": ONE, "slice": ONE},
+    ast.Expr: {"value": ONE},
+    ast.Assign: {"targets": MANY, "value": ONE},
+    ast.AugAssign: {"target": ONE, "value": ONE},
+    ast.AnnAssign: {"target": ONE, "annotation": ONE, "value": OPTIONAL},
+    ast.NamedExpr: {"target": ONE, "value": ONE},
+    ast.BinOp: {"left": ONE, "right": ONE},
+    ast.BoolOp: {"values": MANY},
+    ast.UnaryOp: {"operand": ONE},
+    ast.Compare: {"left": ONE, "comparators": MANY},
+    ast.IfExp: {"test": ONE, "body": ONE, "orelse": ONE},
+    ast.Tuple: {"elts": MANY},
+    ast.List: {"elts": MANY},
+    ast.Set: {"elts": MANY},
+    ast.Dict: {"keys": SPARSE, "values": MANY},
+    ast.Slice: {"lower": OPTIONAL, "upper": OPTIONAL, "step": OPTIONAL},
+    ast.Starred: {"value": ONE},
+    ast.keyword: {"value": ONE},
+    ast.arg: {"annotation": OPTIONAL},
     ast.arguments: {
-        "posonlyargs": _many,
-        "args": _many,
-        "vararg": _optional,
-        "kwonlyargs": _many,
-        "kw_defaults": _sparse,
-        "kwarg": _optional,
-        "defaults": _many,
+        "posonlyargs": MANY,
+        "args": MANY,
+        "vararg": OPTIONAL,
+        "kwonlyargs": MANY,
+        "kw_defaults": SPARSE,
+        "kwarg": OPTIONAL,
+        "defaults": MANY,
     },
-    ast.FunctionDef: {"args": _one, "body": _many, "decorator_list": _many, "returns": _optional},
-    ast.Return: {"value": _optional},
-    ast.If: {"test": _one, "body": _many, "orelse": _many},
-    ast.For: {"target": _one, "iter": _one, "body": _many, "orelse": _many},
-    ast.While: {"test": _one, "body": _many, "orelse": _many},
-    ast.With: {"items": _many, "body": _many},
-    ast.withitem: {"context_expr": _one, "optional_vars": _optional},
-    ast.Assert: {"test": _one, "msg": _optional},
-    ast.Raise: {"exc": _optional, "cause": _optional},
-    ast.JoinedStr: {"values": _many},
-    ast.FormattedValue: {"value": _one, "format_spec": _optional},
-    ast.ListComp: {"elt": _one, "generators": _many},
-    ast.GeneratorExp: {"elt": _one, "generators": _many},
-    ast.comprehension: {"target": _one, "iter": _one, "ifs": _many},
-    ast.Lambda: {"args": _one, "body": _one},
+    ast.FunctionDef: {"name": NONE, "args": ONE, "body": MANY, "decorator_list": MANY, "returns": OPTIONAL},
+    ast.Return: {"value": OPTIONAL},
+    ast.If: {"test": ONE, "body": MANY, "orelse": MANY},
+    ast.For: {"target": ONE, "iter": ONE, "body": MANY, "orelse": MANY},
+    ast.While: {"test": ONE, "body": MANY, "orelse": MANY},
+    ast.With: {"items": MANY, "body": MANY},
+    ast.withitem: {"context_expr": ONE, "optional_vars": OPTIONAL},
+    ast.Assert: {"test": ONE, "msg": OPTIONAL},
+    ast.Raise: {"exc": OPTIONAL, "cause": OPTIONAL},
+    ast.JoinedStr: {"values": MANY},
+    ast.FormattedValue: {"value": ONE, "format_spec": OPTIONAL},
+    ast.ListComp: {"elt": ONE, "generators": MANY},
+    ast.GeneratorExp: {"elt": ONE, "generators": MANY},
+    ast.comprehension: {"target": ONE, "iter": ONE, "ifs": MANY},
+    ast.Lambda: {"args": ONE, "body": ONE},
+    ast.SetComp: {"elt": ONE, "generators": MANY},
+    ast.DictComp: {"key": ONE, "value": ONE, "generators": MANY},
+    ast.Await: {"value": ONE},
+    ast.Yield: {"value": OPTIONAL},
+    ast.YieldFrom: {"value": ONE},
+    ast.Module: {"body": MANY},
+    ast.Expression: {"body": ONE},
+    ast.AsyncFunctionDef: {"name": NONE, "args": ONE, "body": MANY, "decorator_list": MANY, "returns": OPTIONAL},
+    ast.ClassDef: {"name": NONE, "bases": MANY, "keywords": MANY, "body": MANY, "decorator_list": MANY},
+    ast.AsyncFor: {"target": ONE, "iter": ONE, "body": MANY, "orelse": MANY},
+    ast.AsyncWith: {"items": MANY, "body": MANY},
+    ast.Delete: {"targets": MANY},
+    ast.Try: {"body": MANY, "handlers": MANY, "orelse": MANY, "finalbody": MANY},
+    ast.TryStar: {"body": MANY, "handlers": MANY, "orelse": MANY, "finalbody": MANY},
+    ast.ExceptHandler: {"type": OPTIONAL, "name": NONE, "body": MANY},
+    ast.Match: {"subject": ONE, "cases": MANY},
+    ast.match_case: {"pattern": ONE, "guard": OPTIONAL, "body": MANY},
+    ast.MatchValue: {"value": ONE},
+    ast.MatchSingleton: {"value": NONE},
+    ast.MatchSequence: {"patterns": MANY},
+    ast.MatchMapping: {"keys": MANY, "patterns": MANY},
+    ast.MatchClass: {"cls": ONE, "patterns": MANY, "kwd_patterns": MANY},
+    ast.MatchStar: {"name": NONE},
+    ast.MatchAs: {"pattern": OPTIONAL, "name": NONE},
+    ast.MatchOr: {"patterns": MANY},
+    ast.Import: {},
+    ast.ImportFrom: {},
+    ast.Global: {},
+    ast.Nonlocal: {},
+    ast.Pass: {},
+    ast.Break: {},
+    ast.Continue: {},
 }
 
+
+def _fields_of(kind: type[ast.AST]) -> dict[str, str]:
+    known = _KNOWN.get(kind, {})
+    named = {name: known.get(name, ANY) for name in kind._fields if name not in _LEAVES}
+    return {name: how for name, how in named.items() if how != NONE}
+
+
+# Of every kind of node there is: the fields that hold nodes, in the order of the language's own grammar.
+FIELDS = {kind: _fields_of(kind) for kind in vars(ast).values() if isinstance(kind, type) and issubclass(kind, ast.AST)}
+
+
+def nodes_in(value: object) -> list[ast.AST]:
+    """Return the nodes that a field of unknown shape holds."""
+    items = value if isinstance(value, list) else [value]
+    return [item for item in items if isinstance(item, ast.AST)]
+
+
+Kinds = dict[type[ast.AST], list[Any]]
 _Gather = Callable[[list[ast.AST]], Iterable[ast.AST]]
 
 
 def _gather(field: str, how: str) -> _Gather:
     get = attrgetter(field)
-    if how == _one:
+    if how == ONE:
         return lambda nodes: map(get, nodes)
-    if how == _optional:
+    if how == OPTIONAL:
         return lambda nodes: filter(None, map(get, nodes))
-    if how == _many:
+    if how == MANY:
         return lambda nodes: chain.from_iterable(map(get, nodes))
-    return lambda nodes: filter(None, chain.from_iterable(map(get, nodes)))
+    if how == SPARSE:
+        return lambda nodes: filter(None, chain.from_iterable(map(get, nodes)))
+    return lambda nodes: chain.from_iterable(nodes_in(getattr(node, field, None)) for node in nodes)
 
 
-_GATHER: dict[type[ast.AST], list[_Gather]] = {
-    kind: [_gather(field, how) for field, how in fields.items()] for kind, fields in _FIELDS.items()
-}
+_GATHER = {kind: [_gather(field, how) for field, how in fields.items()] for kind, fields in FIELDS.items()}
 
 
-def sort_nodes(root: ast.AST, levels: int, limit: int) -> dict[type[ast.AST], list[ast.AST]] | None:
+def sort_nodes(root: ast.AST, levels: int, limit: int) -> Kinds | None:
     """Return every node at or below `root` by its kind; None when there are more than `limit` or more `levels`.
 
     Nodes of one kind are in the order of their level.
@@ -109,13 +167,8 @@ def sort_nodes(root: ast.AST, levels: int, limit: int) -> dict[type[ast.AST], li
         level = []
         for kind, nodes in kinds.items():
             found[kind] += nodes
-            gather = _GATHER.get(kind)
-            if gather is None:
-                for node in nodes:
-                    level += children(node)
-            else:
-                for field in gather:
-                    level += field(nodes)
+            for gather in _GATHER[kind]:
+                level += gather(nodes)
         if not level:
             return found
     return None

@@ -20,7 +20,7 @@ from intake.quiet import quiet_module
 from intake.refusal import Findings, clip
 from intake.scopes import Scopes
 from intake.static_scan import ScannedModule, check_reexports, scan_module
-from intake.syntax import Parsed, bounded_nodes, parse_tree
+from intake.syntax import Parsed, bounded, parse_tree
 from intake.tree import Kind, kind_of
 
 _KEPT_BYTES = 256 * 1024
@@ -57,20 +57,20 @@ class PythonFiles:
 
     def _scan(self, path: str) -> None:
         tree = parse_tree(path, self._files[path], self._limits)
+        parsed = bounded(path, tree, self._limits)
         self._kept_bytes += len(self._files[path])
         if self._kept_bytes <= _KEPT_BYTES:
             self._kept[path] = tree
-        quiet = quiet_module(path, tree, self.modules, self._limits)
+        quiet = quiet_module(path, parsed, self.modules, self._limits)
         if quiet is None:
-            self._scan_fully(path, tree)
+            self._scan_fully(path, parsed)
             return
         self._imports[path] = quiet.imports
         self._quiet[path] = quiet.scanned
         if path in self._sources:
             self._defined[path] = frozenset(Scopes(tree, path).module.bound)
 
-    def _scan_fully(self, path: str, tree: ast.Module) -> None:
-        parsed = Parsed(tree, bounded_nodes(path, tree, self._limits))
+    def _scan_fully(self, path: str, parsed: Parsed) -> None:
         self._imports[path] = imports_of(parsed.nodes)
         self._scanned[path] = scan_module(path, parsed, self.modules, self._findings)
         self._defined[path] = self._scanned[path].defined
@@ -81,12 +81,15 @@ class PythonFiles:
         if suspicions:
             # What is known about quiet files says more than is true, so now they are read in full.
             for path in self._quiet:
-                self._findings.attempt(lambda path=path: self._scan_fully(path, self.tree(path)))  # type: ignore[misc]
+                self._findings.attempt(lambda path=path: self._scan_again(path))  # type: ignore[misc]
             check_reexports(
                 {path: self._scanned[path] for path in self._imports if path in self._scanned},
                 self.modules,
                 self._findings,
             )
+
+    def _scan_again(self, path: str) -> None:
+        self._scan_fully(path, bounded(path, self.tree(path), self._limits))
 
     def closure(self, ops: tuple[Op, ...]) -> list[str]:
         """Check the entry of every row and return the files that entries reach, in path order."""

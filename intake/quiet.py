@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from config.errors import IntakeError
 from config.limits import IntakeLimits
 from intake.closure import Dotted, Import, LocalModules, imports_of
-from intake.nodes import sort_nodes
+from intake.nodes import Kinds, sort_nodes
 from intake.scan_policy import (
     ATTRIBUTE_BUILTINS,
     CODE_BUILTINS,
@@ -37,7 +37,7 @@ from intake.scan_policy import (
 )
 from intake.scopes import ImportedName, imported_names
 from intake.static_scan import LocalUse, ScannedModule
-from intake.syntax import dotted_name, line_of, literal_text, parse_expression, walk
+from intake.syntax import Parsed, dotted_name, line_of, literal_text, parse_expression, walk
 
 _LOUD_NAMES = DENIED_NAMES | CODE_BUILTINS | DENIED_BUILTINS | ATTRIBUTE_BUILTINS
 _LOUD_ATTRIBUTES = DENIED_ATTRIBUTES | TAINTED_ATTRIBUTES | DENIED_STRINGS
@@ -51,7 +51,6 @@ _ANNOTATIONS: tuple[tuple[type[ast.AST], str], ...] = (
     (ast.AsyncFunctionDef, "returns"),
 )
 
-_Kinds = dict[type[ast.AST], list[Any]]
 _Chain = tuple[str, tuple[str, ...]]  # a root name and the attributes taken of it
 
 
@@ -62,13 +61,10 @@ class QuietModule(NamedTuple):
     scanned: ScannedModule  # a superset of what the full scan would say, without lines and defined names
 
 
-def quiet_module(path: str, tree: ast.Module, modules: LocalModules, limits: IntakeLimits) -> QuietModule | None:
+def quiet_module(path: str, parsed: Parsed, modules: LocalModules, limits: IntakeLimits) -> QuietModule | None:
     """Return what is known about a file in which the policy certainly finds nothing, else None."""
-    kinds = sort_nodes(tree, limits.syntax_depth + 1, limits.syntax_nodes)
-    if kinds is None:
-        return None
     try:
-        return _Quiet(path, kinds, modules, limits).run()
+        return _Quiet(path, parsed.kinds, modules, limits).run()
     except (_Loud, IntakeError):
         return None
 
@@ -85,9 +81,9 @@ def _require(quiet: object) -> None:
 class _Quiet:
     """Questions to all nodes of one file; each either passes or raises `_Loud`."""
 
-    def __init__(self, path: str, kinds: _Kinds, modules: LocalModules, limits: IntakeLimits) -> None:
+    def __init__(self, path: str, kinds: Kinds, modules: LocalModules, limits: IntakeLimits) -> None:
         self._path = path
-        self._kinds = kinds
+        self._kinds = dict(kinds)
         self._modules = modules
         self._limits = limits
         self._origins: dict[str, set[ImportedName]] = {}
@@ -182,7 +178,7 @@ class _Quiet:
         more = sort_nodes(expression, self._limits.syntax_depth, self._limits.syntax_nodes)
         _require(more is not None and ast.NamedExpr not in more)
         for kind, nodes in (more or {}).items():
-            self._kinds.setdefault(kind, []).extend(nodes)
+            self._kinds[kind] = [*self._kinds.get(kind, ()), *nodes]
 
     # What names mean
 

@@ -82,7 +82,7 @@ class Scopes:
         self._path = path
         self.module = Scope(tree, None)
         self._by_node: dict[int, Scope] = {id(tree): self.module}
-        self._resolved: dict[Binding, frozenset[ImportedName]] = {}
+        self._resolved: dict[Binding, tuple[ImportedName, ...]] = {}
         self._reaching_import: set[Binding] | None = None
         for child in children(tree):
             self._bind(child, self.module)
@@ -95,8 +95,8 @@ class Scopes:
         """Return the scope that `node` (a module, class, function or comprehension) opens."""
         return self._by_node[id(node)]
 
-    def resolve(self, name: str, scope: Scope) -> frozenset[ImportedName]:
-        """Return every import that `name` may mean in `scope`; empty for a name that holds none.
+    def resolve(self, name: str, scope: Scope) -> tuple[ImportedName, ...]:
+        """Return every import that `name` may mean in `scope`, in a fixed order; empty for a name that holds none.
 
         Raises `IntakeError` (PYTHON_TOO_COMPLEX) when aliases are too entangled to be followed.
         """
@@ -106,7 +106,7 @@ class Scopes:
             known = self._resolved[key] = self._follow(name, scope)
         return known
 
-    def _follow(self, name: str, scope: Scope) -> frozenset[ImportedName]:
+    def _follow(self, name: str, scope: Scope) -> tuple[ImportedName, ...]:
         found: set[ImportedName] = set()
         pending: list[tuple[str, Scope, tuple[str, ...]]] = [(name, scope, ())]
         seen: set[tuple[str, Scope, tuple[str, ...]]] = set()
@@ -125,7 +125,7 @@ class Scopes:
                 for root, more in home.alias_chains(current_name):
                     # What is nearest to the import decides; the rest may be cut off.
                     pending.append((root, home, (*more, *attributes)[:_ATTRIBUTES]))
-        return frozenset(found)
+        return tuple(sorted(found))
 
     def _reaching(self) -> set[Binding]:
         """Return the bindings from which some import can be reached; the others are nobody's concern."""
@@ -177,12 +177,7 @@ class Scopes:
         return None
 
     def _bind(self, node: ast.AST, scope: Scope) -> None:
-        binder = self._BINDERS.get(type(node))
-        if binder is not None:
-            binder(self, node, scope)
-            return
-        for child in children(node):
-            self._bind(child, scope)
+        self._BINDERS.get(node.__class__, Scopes._bind_children)(self, node, scope)
 
     def _bind_name(self, node: ast.Name, scope: Scope) -> None:
         if not isinstance(node.ctx, ast.Load):
@@ -215,8 +210,10 @@ class Scopes:
         self._open(node, scope, node.body, outer=[*node.decorator_list, *node.bases, *node.keywords])
 
     def _bind_children(self, node: ast.AST, scope: Scope) -> None:
+        binders, walk_on = self._BINDERS, Scopes._bind_children
         for child in children(node):
-            self._bind(child, scope)
+            if child.__class__ is not ast.Constant:  # the most frequent nodes that bind nothing
+                binders.get(child.__class__, walk_on)(self, child, scope)
 
     def _bind_function(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, scope: Scope) -> None:
         arguments = node.args

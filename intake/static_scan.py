@@ -131,16 +131,12 @@ class _Scanner:
         return origin.is_module or origin.path in CONTAINERS or restricted
 
     def _visit(self, node: ast.AST, scope: Scope) -> None:
-        handler = self._HANDLERS.get(type(node))
-        if handler is None:
-            for child in children(node):
-                self._visit(child, scope)
-        else:
-            handler(self, node, scope)
+        self._HANDLERS.get(node.__class__, _Scanner._visit_children)(self, node, scope)
 
     def _visit_children(self, node: ast.AST, scope: Scope) -> None:
+        handlers, walk_on = self._HANDLERS, _Scanner._visit_children
         for child in children(node):
-            self._visit(child, scope)
+            handlers.get(child.__class__, walk_on)(self, child, scope)
 
     def _refuse(self, code: str, message: str, node: ast.AST, hint: str = "") -> None:
         self._findings.add(code, message, hint=hint, path=self._path, line=line_of(node))
@@ -487,14 +483,15 @@ class _Scanner:
                 self._annotation(expression, self.scopes.module)
 
     def _tainted_names(self) -> frozenset[str]:
+        kinds = self._parsed.kinds
         names = set()
-        for node in self._parsed.nodes:
-            if isinstance(node, ast.ImportFrom) and node.level == 0:
+        for node in kinds.get(ast.ImportFrom, ()):
+            if node.level == 0:
                 names |= {a.asname or a.name for a in node.names if (node.module, a.name) in TAINTED_IMPORTS}
-            elif isinstance(node, ast.Assign | ast.AnnAssign):
+        for node in (*kinds.get(ast.Assign, ()), *kinds.get(ast.AnnAssign, ())):
+            if isinstance(node.value, ast.Attribute) and node.value.attr in TAINTED_ATTRIBUTES:
                 targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-                if isinstance(node.value, ast.Attribute) and node.value.attr in TAINTED_ATTRIBUTES:
-                    names |= {target.id for target in targets if isinstance(target, ast.Name)}
+                names |= {target.id for target in targets if isinstance(target, ast.Name)}
         return frozenset(names)
 
     # What each kind of node needs; kinds that are not listed are only walked through.

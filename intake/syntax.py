@@ -12,30 +12,30 @@ from __future__ import annotations
 import ast
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from config.errors import IntakeError, SourceLocation
 from config.limits import INTAKE, IntakeLimits
+from intake.nodes import ANY, FIELDS, MANY, ONE, OPTIONAL, SPARSE, Kinds, nodes_in, sort_nodes
 from intake.refusal import clip
-from intake.suggest import words
 
 _COOKIE = re.compile(rb"[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")
 _UTF8 = frozenset({b"utf-8", b"utf8", b"utf_8"})
 _PUNCTUATION = b"\n\"%&'()*+,-./:;<=>@[]^{|}~"
-_LEAF_FIELDS = words(
-    "ctx op ops id attr arg kind type_comment level module names conversion is_async simple asname rest kwd_attrs "
-    "type_ignores"
-)
-_SPARSE_FIELDS = frozenset({"keys", "kw_defaults"})  # lists that hold None for what is not there
-_FIELDS: dict[type, tuple[str, ...]] = {ast.Constant: ()}
 
 
 class Parsed(NamedTuple):
-    """One source file: its tree, and all nodes of the tree from the top down."""
+    """One source file: its tree, and all nodes of the tree by their kind."""
 
     tree: ast.Module
-    nodes: list[ast.AST]
+    kinds: Kinds
+
+    @property
+    def nodes(self) -> list[ast.AST]:
+        """All nodes of the tree, in no particular order."""
+        return [node for nodes in self.kinds.values() for node in nodes]
 
 
 def parse_python(path: str, data: bytes | memoryview, limits: IntakeLimits = INTAKE) -> Parsed:
@@ -43,8 +43,7 @@ def parse_python(path: str, data: bytes | memoryview, limits: IntakeLimits = INT
 
     Raises `IntakeError` (PYTHON_ENCODING, PYTHON_SYNTAX, PYTHON_TOO_COMPLEX).
     """
-    tree = parse_tree(path, data, limits)
-    return Parsed(tree, bounded_nodes(path, tree, limits))
+    return bounded(path, parse_tree(path, data, limits), limits)
 
 
 def parse_tree(path: str, data: bytes | memoryview, limits: IntakeLimits = INTAKE) -> ast.Module:
@@ -74,9 +73,13 @@ def parse_tree(path: str, data: bytes | memoryview, limits: IntakeLimits = INTAK
         raise too_complex(path) from None
 
 
-def bounded_nodes(path: str, tree: ast.Module, limits: IntakeLimits = INTAKE) -> list[ast.AST]:
-    """Return all nodes of a file from the top down. Raises `IntakeError` (PYTHON_TOO_COMPLEX)."""
-    return _check_size(path, tree, limits, limits.syntax_depth)
+def bounded(path: str, tree: ast.Module, limits: IntakeLimits = INTAKE) -> Parsed:
+    """Return a file of which size and depth are checked. Raises `IntakeError` (PYTHON_TOO_COMPLEX)."""
+    kinds = sort_nodes(tree, limits.syntax_depth + 1, limits.syntax_nodes)
+    if kinds is None:
+        _check_size(path, tree, limits, limits.syntax_depth)
+        raise too_complex(path)
+    return Parsed(tree, kinds)
 
 
 def parse_expression(text: str, line: int, limits: IntakeLimits = INTAKE) -> ast.expr | None:
@@ -100,23 +103,48 @@ def parse_expression(text: str, line: int, limits: IntakeLimits = INTAKE) -> ast
     return tree.body
 
 
-def children(node: ast.AST) -> list[ast.AST]:
-    """Return the child nodes of `node` in source order, without operators and contexts."""
-    kind = type(node)
-    names = _FIELDS.get(kind)
-    if names is None:
-        names = _FIELDS[kind] = tuple(name for name in getattr(kind, "_fields", ()) if name not in _LEAF_FIELDS)
+def children(node: ast.AST) -> Sequence[ast.AST]:
+    """Return the child nodes of `node` in the order of the grammar, without operators, contexts and aliases."""
+    return _CHILDREN[node.__class__](node)
+
+
+def _child_reader(fields: Mapping[str, str]) -> Callable[[Any], Sequence[ast.AST]]:
+    """Return what reads the children of one kind of node, in one step for the shapes that most nodes have."""
+    shapes = tuple(fields.values())
+    if not shapes:
+        return lambda _: ()
+    get: Any = attrgetter(*fields)
+    if shapes == (MANY,) or (set(shapes) == {ONE} and len(shapes) > 1):
+        return get  # type: ignore[no-any-return]
+    if shapes == (ONE,):
+        return lambda node: (get(node),)
+    if shapes == (ONE, MANY, MANY):
+        return lambda node: _joined(*get(node))
+    if set(shapes) == {OPTIONAL}:
+        return lambda node: tuple(filter(None, get(node) if len(shapes) > 1 else (get(node),)))
+    return lambda node: _children(node.__dict__, fields)
+
+
+def _joined(first: ast.AST, second: list[ast.AST], third: list[ast.AST]) -> list[ast.AST]:
+    return [first, *second, *third]
+
+
+def _children(values: Mapping[str, Any], fields: Mapping[str, str]) -> list[ast.AST]:
     found: list[ast.AST] = []
-    if not names:
-        return found
-    values = node.__dict__  # half the cost of a scan is spent here
-    for name in names:
+    for name, how in fields.items():
         value = values.get(name)
-        if value.__class__ is list:
-            found += value if name not in _SPARSE_FIELDS else [item for item in value if item is not None]
-        elif isinstance(value, ast.AST):
+        if how is MANY:
+            found += value or ()
+        elif how is SPARSE:
+            found += filter(None, value or ())
+        elif how is ANY:
+            found += nodes_in(value)
+        elif value is not None:
             found.append(value)
     return found
+
+
+_CHILDREN = {kind: _child_reader(fields) for kind, fields in FIELDS.items()}
 
 
 def walk(node: ast.AST) -> Iterator[ast.AST]:
@@ -183,17 +211,17 @@ def _punctuation(raw: bytes) -> int:
     return len(raw) - len(raw.translate(None, _PUNCTUATION))
 
 
-def _check_size(path: str, tree: ast.mod, limits: IntakeLimits, depth: int) -> list[ast.AST]:
-    """Return all nodes, level by level, if they are few and shallow enough."""
-    nodes: list[ast.AST] = []
+def _check_size(path: str, tree: ast.mod, limits: IntakeLimits, depth: int) -> None:
+    """Walk a tree level by level and say where it is too large or too deep."""
+    count = 0
     level: list[ast.AST] = [tree]
     for _ in range(depth + 1):
-        nodes += level
-        if len(nodes) > limits.syntax_nodes:
+        count += len(level)
+        if count > limits.syntax_nodes:
             raise too_complex(path)
         level = [child for node in level for child in children(node)]
         if not level:
-            return nodes
+            return
     raise too_complex(path, line_of(level[0]))
 
 

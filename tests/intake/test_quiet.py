@@ -21,7 +21,7 @@ from intake.quiet import quiet_module
 from intake.refusal import BundleRefused, Findings
 from intake.screen import screen_files
 from intake.static_scan import scan_module
-from intake.syntax import bounded_nodes, parse_python, parse_tree, walk
+from intake.syntax import bounded, parse_python, parse_tree, walk
 from tests.intake.support import bundle, golden
 from tests.intake.test_static_scan import ACCEPTED, REFUSED
 from tests.intake.test_syntax import EVERYTHING
@@ -70,13 +70,13 @@ def compare(source: str, modules: LocalModules = MODULES, limits: IntakeLimits =
     """Hold the quick answer against the full scan's; say whether the file is quiet, which needs a file that parses."""
     try:
         tree = parse_tree("k.py", source.encode("utf-8", "surrogatepass"), limits)
+        parsed = bounded("k.py", tree, limits)
     except IntakeError:
         return False
-    told = quiet_module("k.py", tree, modules, limits)
+    told = quiet_module("k.py", parsed, modules, limits)
     if told is None:
         return False
     findings = Findings()
-    parsed = syntax.Parsed(tree, bounded_nodes("k.py", tree, limits))
     scanned = scan_module("k.py", parsed, modules, findings)
     assert findings.documents() == ()
     assert scanned.foreign <= told.scanned.foreign

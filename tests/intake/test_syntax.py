@@ -6,6 +6,7 @@ import ast
 import inspect
 
 from intake import scopes, static_scan, syntax
+from intake.nodes import ANY, FIELDS
 from intake.syntax import children, walk
 
 LEAVES = (ast.expr_context, ast.operator, ast.unaryop, ast.boolop, ast.cmpop, ast.alias)
@@ -43,5 +44,12 @@ def test_children_are_all_nodes_but_operators_contexts_and_aliases() -> None:
         tree = ast.parse(source)
         for node in ast.walk(tree):
             expected = [child for child in ast.iter_child_nodes(node) if not isinstance(child, LEAVES)]
-            assert children(node) == expected
+            assert list(children(node)) == expected
         assert set(walk(tree)) == {node for node in ast.walk(tree) if not isinstance(node, LEAVES)}
+
+
+def test_no_field_is_left_out() -> None:
+    """The fields of every kind of node that this interpreter makes are known; those of others are read as they come."""
+    made = {type(node) for node in ast.walk(ast.parse(EVERYTHING))}
+    assert all(how != ANY for kind in made - {ast.alias} for how in FIELDS[kind].values())
+    assert FIELDS[ast.TypeIgnore] == {"lineno": ANY, "tag": ANY}
