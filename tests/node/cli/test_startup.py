@@ -25,6 +25,8 @@ raise SystemExit(code)
         ("node", "--help"),
         ("node", "run", "--help"),
         ("chain-submit", "--help"),
+        ("verify", "--help"),
+        ("bench", "--help"),
         ("demo", "--help"),
         ("devnet", "--help"),
         ("explain", "USAGE"),
