@@ -54,6 +54,9 @@ CLOSURE = {
 # capability_vectors / eligibility: accepted by the reference.
 ELIGIBILITY = {"unknown top-level metadata ignored (weak)": "a misspelt key would drop its constraints in silence"}
 
+# capability_vectors / values: (canonical here, reason).
+VALUES = {"sm__90": ("sm90", "a canonical form is its own: what intake proves about a domain is what routing reads back")}
+
 # ip_vectors: accepted by the reference.
 ADDRESSES = {
     "239.255.255.250": "multicast",

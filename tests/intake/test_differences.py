@@ -21,6 +21,7 @@ def test_the_document_lists_exactly_our_differences() -> None:
         differences.MANIFEST,
         differences.TREE,
         differences.CLOSURE,
+        differences.VALUES,
         differences.ADDRESSES,
         differences.RESOLUTION,
     )
