@@ -55,7 +55,9 @@ CLOSURE = {
 ELIGIBILITY = {"unknown top-level metadata ignored (weak)": "a misspelt key would drop its constraints in silence"}
 
 # capability_vectors / values: (canonical here, reason).
-VALUES = {"sm__90": ("sm90", "a canonical form is its own: what intake proves about a domain is what routing reads back")}
+VALUES = {
+    "sm__90": ("sm90", "a canonical form is its own: what intake proves about a domain is what routing reads back")
+}
 
 # ip_vectors: accepted by the reference.
 ADDRESSES = {
