@@ -21,6 +21,8 @@ class ScreenProgress:
         if self._silent:
             return
         match event.get("event"):
+            case "waiting":
+                self._update("waiting for the core that measures ...")
             case "screen" if event["outcome"] == "started":
                 self._screen = str(event["screen"])
                 self._update(f"{self._screen} ...")

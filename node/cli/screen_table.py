@@ -27,7 +27,7 @@ def exit_code_of(receipts: Sequence[ScreenReceipt]) -> int:
 def show_screens(console: Console, receipts: Sequence[ScreenReceipt]) -> None:
     """Print one row per screen, then what has to be mended, with place and hint."""
     rows = [
-        (receipt.screen, _WORDS[receipt.outcome], f"{receipt.elapsed_ns / 1e9:.2f} s", receipt.code or receipt.message)
+        (receipt.screen, _word(receipt), f"{receipt.elapsed_ns / 1e9:.2f} s", receipt.code or receipt.message)
         for receipt in receipts
     ]
     console.print(table(("screen", "", "took", "says"), rows, whole=("screen", "")))
@@ -37,6 +37,12 @@ def show_screens(console: Console, receipts: Sequence[ScreenReceipt]) -> None:
         _say(console, receipt.code, receipt.message, receipt.hint, receipt.location)
         for finding in receipt.further:
             _say(console, finding.code, finding.message, finding.hint, finding.location)
+
+
+def _word(receipt: ScreenReceipt) -> str:
+    if receipt.outcome == "passed" and receipt.facts.get("decision") == "undecided":
+        return "open"  # too few launches to prove anything, which stands against nobody
+    return _WORDS[receipt.outcome]
 
 
 def _say(console: Console, code: str, message: str, hint: str, location: str) -> None:

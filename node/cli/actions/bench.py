@@ -93,6 +93,7 @@ def _measure(stand: Stand, candidate: Candidate, folder: Path | None, progress: 
     from scoring.speed import launch_value
 
     docket = open_docket(candidate.request)
+    progress({"event": "waiting"})
     measured = measure_docket(docket, progress, stand.fork_server())
     data = encode_attempt(measured.attempt)
     digest = attempt_digest(data)

@@ -134,6 +134,7 @@ def _examine(
 
     speed = (Speed(short=True),) if cases.speed else ()
     screens = (Build(), Abi(), Correctness(every_case=True), Graph(), *speed)
+    progress({"event": "waiting"})
     key = hashlib.sha256(f"cacheon.verify-seed:{seed}".encode()).digest()
     with occupy_bench(docket, heard, stand.fork_server(), seed=key, plan=_only if shapes else None) as bench:
         receipts = candidate.receipts + run_screens(screens, bench, heard)
