@@ -14,10 +14,9 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Iterable
 
 from config.errors import IntakeError, SourceLocation
-from intake.syntax import line_of
+from intake.syntax import Parsed, line_of
 
 DSL_JIT_ENTRYPOINTS = {"compile": "cutlass.cute"}
 
@@ -37,14 +36,15 @@ def admitted_calls(nodes: list[ast.AST], *, is_vendored: bool) -> frozenset[int]
     return frozenset(id(node) for node in nodes if _is_admitted(node, receivers))
 
 
-def check_package_import(path: str, nodes: Iterable[ast.AST]) -> None:
+def check_package_import(path: str, parsed: Parsed) -> None:
     """Raise `IntakeError` (IMPORT_MISSING) at the first use of a language's package that the file never binds."""
-    known = list(nodes)
-    used = {module.partition(".")[0]: module for module in DSL_JIT_ENTRYPOINTS.values()}
-    bound = {name for node in known for name in _bound_names(node)}
-    if not any(_receivers(node) for node in known):
+    imports = [node for kind in (ast.Import, ast.ImportFrom) for node in parsed.kinds.get(kind, ())]
+    if not any(_receivers(node) for node in imports):
         return
-    uses = [node for node in known if isinstance(node, ast.Name) and node.id in used and node.id not in bound]
+    used = {module.partition(".")[0]: module for module in DSL_JIT_ENTRYPOINTS.values()}
+    bound = {name for node in parsed.nodes for name in _bound_names(node)}
+    names: list[ast.Name] = list(parsed.kinds.get(ast.Name, ()))
+    uses = [node for node in names if node.id in used and node.id not in bound]
     for node in sorted(uses, key=lambda node: (node.lineno, node.col_offset))[:1]:
         raise IntakeError(
             "IMPORT_MISSING",

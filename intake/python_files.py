@@ -13,6 +13,7 @@ from collections.abc import Mapping
 
 from config.limits import IntakeLimits
 from intake.closure import Import, LocalModules, check_source, imports_of, python_closure
+from intake.dsl_jit_policy import check_package_import
 from intake.manifest import Manifest, Op, called_names
 from intake.manifest_fields import MANIFEST
 from intake.native import units_of
@@ -61,6 +62,7 @@ class PythonFiles:
         self._kept_bytes += len(self._files[path])
         if self._kept_bytes <= _KEPT_BYTES:
             self._kept[path] = tree
+        self._findings.attempt(lambda: check_package_import(path, parsed))
         quiet = quiet_module(path, parsed, self.modules, self._limits)
         if quiet is None:
             self._scan_fully(path, parsed)

@@ -176,11 +176,15 @@ def test_b7_relative_imports_have_one_answer(text: str, tmp_path: Path, own_impo
 )
 def test_b8_a_missing_import_is_named_with_its_line(text: str, line: int) -> None:
     """Using `cutlass` where only `cutlass.cute` is imported names the missing import, at the place of its first use."""
-    nodes = parse_python("k.py", text.encode()).nodes
+    parsed = parse_python("k.py", text.encode())
     if not line:
-        check_package_import("k.py", nodes)
+        check_package_import("k.py", parsed)
         return
     with pytest.raises(IntakeError) as caught:
-        check_package_import("k.py", nodes)
+        check_package_import("k.py", parsed)
     assert (caught.value.code, str(caught.value.location)) == ("IMPORT_MISSING", f"k.py:{line}")
     assert "import cutlass" in caught.value.hint
+    kernel = text.encode() + b"\n\ndef silu_and_mul(x, out):\n    return k(x)\n"
+    with pytest.raises(BundleRefused) as refused:
+        screen_files(bundle(**{"kernels/kernel.py": kernel}))
+    assert [finding.code for finding in refused.value.findings] == ["IMPORT_MISSING"]
