@@ -84,7 +84,8 @@ def warned(name: str, seen: str, fix: str) -> Finding:
 
 def failed(name: str, error: CacheonError) -> Finding:
     """Something that must hold does not."""
-    return Finding(name, State.FAIL, error.message, error.hint, error)
+    where = f"{error.location}: " if error.location else ""
+    return Finding(name, State.FAIL, where + error.message, error.hint, error)
 
 
 def skipped(name: str, why: str) -> Finding:

@@ -44,7 +44,6 @@ HOST_CHECKS: tuple[Check, ...] = (
     Check("disk.temporary", _later("disk", "look_temporary")),
     Check("isolation", isolation.look_layers, 60.0, required=True),
     Check("isolation.intake", isolation.look_screener, 60.0, required=True),
-    Check("isolation.bubblewrap", isolation.look_bubblewrap),
     Check("device", _later("device", "look_device"), 40.0, required=True),
 )
 CHECKS: tuple[Check, ...] = (

@@ -22,24 +22,28 @@ FIELDS = (
 )
 TEMPERATURE_LIMIT = 85
 _SLOWED = {0x08: "hardware slowdown", 0x20: "software thermal", 0x40: "hardware thermal", 0x80: "power brake"}
+_CONTROLS = ("nvidiactl", "nvidia-uvm")
 _ASK_SECONDS = 20.0
 
 
 @dataclass(frozen=True, slots=True)
 class Driver:
-    """What the kernel driver shows: its version ("" = not loaded) and the device nodes."""
+    """What the kernel driver shows: its version ("" = not loaded), the devices' nodes, and which others are missing."""
 
     version: str
     nodes: tuple[str, ...]
+    absent: tuple[str, ...] = ()
 
 
 def judge_driver(driver: Driver, kind: str) -> Finding:
     """Judge driver and device nodes for an arena of `kind`."""
     name = "device.driver"
-    if driver.version and driver.nodes:
+    if driver.version and driver.nodes and not driver.absent:
         return passed(name, f"NVIDIA driver {driver.version}, {', '.join(driver.nodes)}")
     seen = "no NVIDIA device"
-    if driver.version:
+    if driver.version and driver.nodes:
+        seen = f"{', '.join(driver.nodes)} without {', '.join(driver.absent)}, which CUDA needs"
+    elif driver.version:
         seen = f"NVIDIA driver {driver.version} without device nodes"
     elif driver.nodes:
         seen = f"{', '.join(driver.nodes)} without a loaded driver"
@@ -104,7 +108,7 @@ def _driver() -> Driver:
     except OSError:
         version = ""
     nodes = sorted(path.name for path in Path("/dev").glob("nvidia*") if path.name.removeprefix("nvidia").isdigit())
-    return Driver(version, tuple(nodes))
+    return Driver(version, tuple(nodes), tuple(name for name in _CONTROLS if not Path("/dev", name).exists()))
 
 
 def _arena_kind(subject: Subject) -> str:

@@ -8,14 +8,13 @@ Invariants
 
 from __future__ import annotations
 
-import os
-import stat
+import glob
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from config.errors import HostError, IntakeError
 from node.doctor.check import Finding, Subject, failed, passed, skipped, warned
-from node.doctor.tools import Answer, ask_tool, find_tool
+from node.doctor.tools import ask_tool, find_tool
 from qualify.intake_runner import IntakeRunner
 from qualify.sandbox.doctor_probe import LayerFinding, LayerState, probe_layers
 from qualify.sandbox.landlock import landlock_abi
@@ -27,23 +26,31 @@ _USERNS_KNOBS = (
 
 
 def judge_layers(
-    layers: Sequence[LayerFinding], waived: Collection[str], notes: Mapping[str, str]
+    layers: Sequence[LayerFinding], waived: Collection[str], notes: Mapping[str, str], idle: Collection[str] = ()
 ) -> tuple[Finding, ...]:
-    """Return one finding for each layer; `notes` are facts to show, by layer."""
-    findings = [_judge_layer(layer, layer.name in waived, notes.get(layer.name, "")) for layer in layers]
+    """Return one finding for each layer; `notes` are facts to show, by layer; nothing here needs those in `idle`."""
+    findings = [
+        _judge_layer(layer, layer.name in waived, notes.get(layer.name, ""), idle=layer.name in idle)
+        for layer in layers
+    ]
     if not any(layer.state in (LayerState.PRESENT, LayerState.MISSING) for layer in layers):
         findings.append(failed("isolation", missing_layer("setup", LAYERS["setup"].purpose, "not one was reached", "")))
     return tuple(findings)
 
 
-def _judge_layer(layer: LayerFinding, waived: bool, note: str) -> Finding:
+def _judge_layer(layer: LayerFinding, waived: bool, note: str, *, idle: bool) -> Finding:
     name = f"isolation.{layer.name}"
     facts = f" ({note})" if note else ""
     match layer.state:
+        case LayerState.PRESENT if waived:
+            return passed(name, f"in force, although it is waived{facts}: {layer.purpose}")
         case LayerState.PRESENT:
             return passed(name, f"{layer.purpose}{facts}")
+        case LayerState.ABSENT if idle:
+            return skipped(name, f"nothing here needs it: {layer.detail or layer.purpose}")
         case LayerState.ABSENT:
-            return warned(name, f"not offered by this host, and not required{facts}: {layer.purpose}", layer.fix)
+            why = f": {layer.detail}" if layer.detail else ""
+            return warned(name, f"absent, and not every run needs it ({layer.purpose}){facts}{why}", layer.fix)
         case LayerState.MISSING if waived and layer.waivable:
             return warned(name, f"missing, and waived in the settings: {layer.detail}{facts}", layer.fix)
         case LayerState.MISSING:
@@ -57,27 +64,10 @@ def missing_layer(name: str, purpose: str, detail: str, fix: str) -> HostError:
     return HostError("SANDBOX_LAYER_MISSING", f"isolation layer {name!r} ({purpose}) is missing: {detail}", hint=fix)
 
 
-def judge_bubblewrap(path: str | None, setuid: bool, answer: Answer | None) -> Finding:
-    """Say whether steps that must run compilers could be confined."""
-    name = "isolation.bubblewrap"
-    if path is None:
-        return warned(
-            name, "bwrap is not installed; only steps that build native code need it",
-            "install the package `bubblewrap` if this node is to build bundles",
-        )
-    if answer is None or not answer.ok:
-        said = answer.text if answer is not None else "it was not started"
-        return warned(name, f"{path} does not run: {said}", "reinstall the package `bubblewrap`")
-    if setuid:
-        return warned(
-            name, f"{answer.text}, installed setuid root", f"user namespaces suffice: chmod u-s {path}"
-        )
-    return passed(name, answer.text)
-
-
 def look_layers(subject: Subject) -> tuple[Finding, ...]:
     """Every layer, tried."""
-    return judge_layers(probe_layers(), subject.waived, _notes())
+    idle = () if glob.glob("/dev/nvidia[0-9]*") else ("devices",)
+    return judge_layers(probe_layers(), subject.waived, _notes(), idle)
 
 
 def look_screener(subject: Subject) -> tuple[Finding, ...]:
@@ -102,18 +92,11 @@ def require_screener(runner: IntakeRunner) -> None:
         return  # the child lived, looked and said no
 
 
-def look_bubblewrap(_: Subject) -> tuple[Finding, ...]:
-    """Bubblewrap is there for build steps."""
-    path = find_tool("bwrap")
-    if path is None:
-        return (judge_bubblewrap(None, setuid=False, answer=None),)
-    setuid = bool(os.stat(path).st_mode & stat.S_ISUID)
-    return (judge_bubblewrap(path, setuid, ask_tool(path, "--version")),)
-
-
 def _notes() -> dict[str, str]:
     knobs = ((name.rpartition("/")[2], _sysctl(name)) for name in _USERNS_KNOBS)
+    program = find_tool("bwrap")
     return {
+        "bubblewrap": ask_tool(program, "--version").text if program else "only builds of native code use it",
         "userns": ", ".join(f"{name} {value}" for name, value in knobs if value),
         "landlock": f"kernel ABI {landlock_abi()}",
     }

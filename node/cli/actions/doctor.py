@@ -106,5 +106,6 @@ def _show(console: Console, diagnosis: Diagnosis) -> None:
         console.print(text, soft_wrap=True)
     counts = ", ".join(f"{count} {state}" for state, count in diagnosis.counts.items() if count)
     verdict = "ready" if diagnosis.ready else f"not ready: {', '.join(diagnosis.blocking)}"
-    scope = " (the machine only; `-c FILE` looks at a node)" if diagnosis.machine_only else ""
+    unread = any(row.name == "settings.file" and row.blocks_qualification for row in diagnosis.findings)
+    scope = " (the machine only; `-c FILE` looks at a node)" if diagnosis.machine_only and not unread else ""
     console.print(f"\n{verdict}{scope}; {counts}", markup=False, soft_wrap=True)

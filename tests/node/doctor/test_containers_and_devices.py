@@ -9,10 +9,10 @@ from node.doctor.containers import judge_runtimes, look_containers
 from node.doctor.device import Driver, driver_version, judge_driver, judge_health, look_device
 from node.doctor.tools import Answer, ask_tool, find_tool, version_in
 
-GPU = "0, NVIDIA H200, 580.95.05, 143771, 0, 31, 0, 0x0000000000000000, Disabled"
+GPU = "0, NVIDIA H200, 580.159.04, 143771, 0, 31, 0, 0x0000000000000000, Disabled"  # as an H200 says it
 VERSION = (
-    "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build  (root@builder)\n"
-    "GCC version:  gcc version 12.2.0\n"
+    "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release Build  (builder@)  \n"
+    "GCC version:  gcc version 15.3.0 (GCC) \n"
 )
 
 
@@ -50,10 +50,12 @@ def test_this_machines_runtimes_are_looked_at() -> None:
     [
         (Driver("", ()), "cpu", State.SKIP),
         (Driver("", ()), "cuda", State.FAIL),
-        (Driver("580.95.05", ()), "cuda", State.FAIL),
+        (Driver("580.159.04", ()), "cuda", State.FAIL),
         (Driver("", ("nvidia0",)), "cpu", State.SKIP),
-        (Driver("580.95.05", ("nvidia0",)), "cpu", State.PASS),
-        (Driver("580.95.05", ("nvidia0",)), "cuda", State.PASS),
+        (Driver("580.159.04", ("nvidia0",)), "cpu", State.PASS),
+        (Driver("580.159.04", ("nvidia0",)), "cuda", State.PASS),
+        (Driver("580.159.04", ("nvidia0",), ("nvidia-uvm",)), "cuda", State.FAIL),
+        (Driver("580.159.04", ("nvidia0",), ("nvidia-uvm",)), "cpu", State.SKIP),
     ],
 )
 def test_driver(driver: Driver, kind: str, state: State) -> None:
@@ -90,7 +92,7 @@ def test_a_failing_tool_is_a_warning() -> None:
 
 def test_the_drivers_own_file() -> None:
     """The version is read out of the driver's text, whichever kind of module it is."""
-    assert driver_version(VERSION) == "580.95.05"
+    assert driver_version(VERSION) == "580.159.04"
     assert driver_version("NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.54  Tue\n") == "535.54"
     assert driver_version("nothing") == ""
     findings: list[Finding] = list(look_device(Subject()))

@@ -7,8 +7,7 @@ import pytest
 from config.errors import HostError, IntakeError
 from node.doctor import isolation
 from node.doctor.check import State, Subject
-from node.doctor.isolation import judge_bubblewrap, judge_layers, look_bubblewrap, look_layers, look_screener
-from node.doctor.tools import Answer
+from node.doctor.isolation import judge_layers, look_layers, look_screener
 from qualify.sandbox.doctor_probe import LayerFinding, LayerState
 from qualify.sandbox.layers import LAYERS
 
@@ -49,6 +48,13 @@ def test_a_layer(name: str, state: LayerState, waived: tuple[str, ...], expected
         assert repr(name) in finding.seen
 
 
+def test_what_nothing_here_needs_is_skipped() -> None:
+    """A layer of a profile that this machine has no use for is no trouble; where there is use it warns."""
+    absent = layers(devices=LayerState.ABSENT, bubblewrap=LayerState.ABSENT)
+    found = {finding.name: finding.state for finding in judge_layers(absent, (), {}, ("devices",))}
+    assert (found["isolation.devices"], found["isolation.bubblewrap"]) == (State.SKIP, State.WARN)
+
+
 def test_a_probe_that_reached_nothing_is_no_pass() -> None:
     """When no layer is there and none is named as missing, isolation fails all the same."""
     unknown = dict.fromkeys(LAYERS, LayerState.UNKNOWN)
@@ -78,25 +84,3 @@ def test_the_node_lends_its_own_screener(monkeypatch: pytest.MonkeyPatch) -> Non
     screener = Screener()
     (finding,) = look_screener(Subject(screener=screener))  # type: ignore[arg-type]
     assert (finding.state, screener.asked) == (State.PASS, 1)
-
-
-@pytest.mark.parametrize(
-    ("path", "setuid", "answer", "state"),
-    [
-        (None, False, None, State.WARN),
-        ("/usr/bin/bwrap", False, Answer(True, "bubblewrap 0.8.0"), State.PASS),
-        ("/usr/bin/bwrap", True, Answer(True, "bubblewrap 0.8.0"), State.WARN),
-        ("/usr/bin/bwrap", False, Answer(False, "no answer within 5 s"), State.WARN),
-    ],
-)
-def test_bubblewrap_is_only_for_builds(path: str | None, setuid: bool, answer: Answer | None, state: State) -> None:
-    """Without bubblewrap a node works; the line says who needs it."""
-    finding = judge_bubblewrap(path, setuid, answer)
-    assert finding.state is state
-    assert bool(finding.fix) == (state is State.WARN)
-
-
-def test_bubblewrap_of_this_machine() -> None:
-    """Looking for it gives one line, whether it is there or not."""
-    (finding,) = look_bubblewrap(Subject())
-    assert finding.state in (State.PASS, State.WARN)
