@@ -92,14 +92,18 @@ def init(
     dtype: Annotated[
         list[str] | None,
         typer.Option(
-            "--dtype", metavar="NAME", help="Take calls of this dtype; may be repeated. Default: all.",
+            "--dtype",
+            metavar="NAME",
+            help="Take calls of this dtype; may be repeated. Default: all.",
             show_default=False,
         ),
     ] = None,
     architecture: Annotated[
         list[str] | None,
         typer.Option(
-            "--architecture", metavar="NAME", help="Run on this architecture; may be repeated. Default: all.",
+            "--architecture",
+            metavar="NAME",
+            help="Run on this architecture; may be repeated. Default: all.",
             show_default=False,
         ),
     ] = None,
@@ -145,7 +149,9 @@ def verify(  # noqa: PLR0913 - one parameter per option
     shapes: Annotated[
         str | None,
         typer.Option(
-            "--shapes", metavar="LIST", help="Only these: `num_tokens=7,d=1024;num_tokens=512,d=4096`.",
+            "--shapes",
+            metavar="LIST",
+            help="Only these: `num_tokens=7,d=1024;num_tokens=512,d=4096`.",
             show_default=False,
         ),
     ] = None,

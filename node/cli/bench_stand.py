@@ -144,7 +144,7 @@ def _close(arms: Future[Zygote]) -> None:
 def bundle_path(bundle: str) -> Path:
     """Return the path of a bundle's folder or archive. Raises `ConfigurationError` (BUNDLE_FOLDER_MISSING)."""
     path = Path(bundle)
-    if not path.exists():
+    if not (path.is_dir() or path.is_file()):  # opening a pipe would wait for a writer
         raise ConfigurationError(
             "BUNDLE_FOLDER_MISSING",
             f"there is no folder or archive {bundle}",

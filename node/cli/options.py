@@ -35,7 +35,9 @@ Target = Annotated[
 Against = Annotated[
     str | None,
     typer.Option(
-        "--against", metavar="BUNDLE", help="The incumbent: a bundle's folder or archive. Default: stock.",
+        "--against",
+        metavar="BUNDLE",
+        help="The incumbent: a bundle's folder or archive. Default: stock.",
         show_default=False,
     ),
 ]

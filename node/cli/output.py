@@ -58,7 +58,9 @@ def success_line(command: str, data: object) -> bytes:
 
 def failure_line(command: str, error: ErrorDocument) -> bytes:
     """Return the failure envelope as one line, with its newline. All five keys are always there."""
-    body = _ErrorBody(error.code, error.message, error.hint, error.blame, error.location)
+    texts = (error.code, error.message, error.hint, error.blame, error.location)
+    # a path given on the command line may hold bytes that are no text
+    body = _ErrorBody(*(text.encode("utf-8", "backslashreplace").decode("utf-8") for text in texts))
     return msgspec.json.encode(_Failure(schema_of(command), False, body)) + b"\n"
 
 

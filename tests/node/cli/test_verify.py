@@ -180,10 +180,12 @@ def test_a_machine_that_is_not_ready_is_not_the_bundles_fault(inside: RunCli, ar
     assert (ran.code, ran.document["error"]["code"]) == (6, "ARM_CORE_UNAVAILABLE")
 
 
-def test_a_bundle_that_is_not_there_is_one_error(inside: RunCli) -> None:
-    """Both commands say so in the same words."""
-    for command in ("verify", "bench"):
-        assert inside(command, "nowhere", "--json").document["error"]["code"] == "BUNDLE_FOLDER_MISSING"
+def test_a_bundle_that_is_not_there_is_one_error(inside: RunCli, tmp_path: Path) -> None:
+    """Both commands say so in the same words, also for a name that is no text and for a pipe nobody writes to."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for command, bundle in (("verify", "nowhere"), ("bench", "no\udcffwhere"), ("verify", str(pipe))):
+        assert inside(command, bundle, "--json").document["error"]["code"] == "BUNDLE_FOLDER_MISSING"
 
 
 def test_a_bench_is_graded_as_an_attempt_and_can_be_graded_again(inside: RunCli, arena: str, tmp_path: Path) -> None:
