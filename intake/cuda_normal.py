@@ -5,7 +5,7 @@ Invariants
    are. Equal digests therefore mean texts that differ in a consistent renaming only.
 2. A unit is the set of what it exports: its host functions and, when none of these names a kernel, all its kernels.
    What they do not reach is dead and does not count, nor does the order or the file of a declaration.
-3. Time is linear in the tokens. Text beyond `_RENAMED` characters in all is compared without renaming.
+3. Time is linear in the tokens. Text beyond `_RENAMED` bytes in all is compared with its names as they are.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from intake.digest_graph import deep_digests, digest_of, reached
 from intake.parts import CUDA, Part
 from intake.suggest import words
 
-_RENAMED = 2 << 20  # characters
+_RENAMED = 1 << 20  # bytes of all units, each with its headers
 _PASSIVE = words("__device__ template struct class union enum using typedef constexpr const static inline __constant__")
 
 
@@ -33,13 +33,11 @@ class Unit(NamedTuple):
 
 def cuda_units(cuda: CudaSources, files: Mapping[str, bytes]) -> dict[str, Unit]:
     """Return the normal form of every unit, by path."""
-    if sum(len(files[path]) for path in cuda.edges) > _RENAMED:
+    texts = {path: (path, *cuda.closure(path)) for path in cuda.units.values()}
+    if sum(len(files[name]) for names in texts.values() for name in names) > _RENAMED:
         return _plain_units(cuda, files)
     chunks = {path: chunks_of(read_cuda(path, bytes(files[path]))) for path in cuda.edges}
-    return {
-        path: _unit(path, [(name, chunks[name]) for name in (path, *cuda.closure(path))])
-        for path in cuda.units.values()
-    }
+    return {path: _unit(path, [(name, chunks[name]) for name in names]) for path, names in texts.items()}
 
 
 def _unit(path: str, files: list[tuple[str, list[Chunk]]]) -> Unit:
@@ -51,14 +49,19 @@ def _unit(path: str, files: list[tuple[str, list[Chunk]]]) -> Unit:
     members = {name for chunk in chunks for name in chunk.members}
     written = [_write(chunk, owners, members, chunks) for chunk in chunks]
     digests = [digest_of(*tokens) for tokens, _ in written]
-    references = [
-        [owner for name in names for owner in sorted(owners[name], key=digests.__getitem__)] for _, names in written
-    ]
+    # A name that several declarations declare is a node of its own, which refers to them all.
+    shared = {
+        name: len(digests) + place for place, name in enumerate(n for n, found in owners.items() if len(found) > 1)
+    }
+    references = [[shared.get(name, owners[name][0]) for name in names] for _, names in written]
+    references += [sorted(owners[name], key=digests.__getitem__) for name in shared]
+    digests += ["overloads"] * len(shared)
     deep = deep_digests(digests, references)
     roots = _roots(chunks, references)
     parts = [
         Part(CUDA, f"{places[node]} {_label(chunks[node])}", digests[node], _shape(tokens), len(tokens))
         for node in reached(roots, references)
+        if node < len(chunks)
         for tokens in [written[node][0]]
     ]
     digest = digest_of(*sorted({deep[root] for root in roots}))
@@ -103,10 +106,9 @@ def _write(
 
 def _roots(chunks: list[Chunk], references: list[list[int]]) -> list[int]:
     """Return what a unit exports: host functions, and its kernels if no host function names one."""
-    kernels = [index for index, chunk in enumerate(chunks) if "__global__" in chunk.head]
-    hosts = [index for index, chunk in enumerate(chunks) if index not in set(kernels) and not _is_passive(chunk)]
-    launched = set(reached(hosts, references))
-    return hosts if launched & set(kernels) else [*hosts, *kernels]
+    kernels = {index for index, chunk in enumerate(chunks) if "__global__" in chunk.head}
+    hosts = [index for index, chunk in enumerate(chunks) if index not in kernels and not _is_passive(chunk)]
+    return hosts if kernels & set(reached(hosts, references)) else [*hosts, *sorted(kernels)]
 
 
 def _is_passive(chunk: Chunk) -> bool:

@@ -44,7 +44,7 @@ class File:
     def __init__(self, tree: ast.Module) -> None:
         self.tree = tree  # keeps the nodes alive: their ids are used as keys
         self.defined: dict[str, list[ast.stmt]] = {}
-        self.bound: dict[int, list[str]] = {}  # statement id -> the names it binds, in order of appearance
+        self.bound: dict[int, dict[str, int]] = {}  # statement id -> the names it binds, with their places
         self.effects: list[ast.stmt] = []
         self.imports: dict[str, str] = {}
         self.imported: set[str] = set()  # the first parts of all imported names, also inside functions
@@ -88,12 +88,14 @@ class Names:
         self._modules = modules
         self._files: dict[str, File] = {}
         self._known: dict[Definition, Meaning] = {}
+        self._rebound: set[str] = set()
 
     def file(self, path: str) -> File:
         """Return one file of the bundle."""
         found = self._files.get(path)
         if found is None:
             found = self._files[path] = File(self._trees(path))
+            self._rebound |= found.rebound
         return found
 
     def resolve(self, path: str, name: str, attributes: list[str]) -> Meaning:
@@ -110,7 +112,7 @@ class Names:
 
     def is_rebound(self, definition: Definition) -> bool:
         """Say whether something may bind the name anew after its module was loaded."""
-        return any(definition.name in file.rebound for file in self._files.values())
+        return definition.name in self._rebound
 
     def _walk(self, found: Meaning, attributes: list[str]) -> Meaning:
         while isinstance(found, Module) and attributes:
@@ -178,21 +180,21 @@ def _statements_in(node: ast.AST) -> Iterator[ast.AST]:
             yield from value
 
 
-def _bound_by(statement: ast.stmt) -> list[str]:
-    """Return the top-level names that one top-level statement binds, in order of appearance."""
+def _bound_by(statement: ast.stmt) -> dict[str, int]:
+    """Return the top-level names that one top-level statement binds, numbered in order of appearance."""
     if isinstance(statement, (*_FUNCTIONS, ast.ClassDef)):
-        return [statement.name]
-    names: dict[str, None] = {}
+        return {statement.name: 0}
+    names: dict[str, int] = {}
     pending: list[ast.AST] = [statement]
     while pending:
         node = pending.pop()
         if isinstance(node, ast.Name):
             if isinstance(node.ctx, ast.Store):
-                names[node.id] = None
+                names.setdefault(node.id, len(names))
             continue
         name = getattr(node, "name", None) or getattr(node, "rest", None)
         if isinstance(name, str):
-            names[name] = None
+            names.setdefault(name, len(names))
         if not isinstance(node, (*_FUNCTIONS, ast.ClassDef, ast.Lambda)):
             pending.extend(reversed(children(node)))
-    return list(names)
+    return names

@@ -128,8 +128,8 @@ class Program:
         for statement in file.defined[definition.name]:
             # Several names may share one statement, which must be one node for all of them.
             names = file.bound[id(statement)]
-            self.references[index].append(self._statement(definition.path, names[0], statement))
-            tokens.append(f"name:{names.index(definition.name)}")
+            self.references[index].append(self._statement(definition.path, next(iter(names)), statement))
+            tokens.append(f"name:{names[definition.name]}")
         self._store(index, tokens, file.defined[definition.name][0].lineno)
 
     def _store(self, index: int, tokens: list[str], line: int) -> None:
