@@ -10,7 +10,7 @@ Invariants
 from __future__ import annotations
 
 import asyncio
-import tempfile
+import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +31,7 @@ from node.doctor.wallet import require_hotkey
 AGE_FLOOR_SECONDS = 120.0
 AHEAD_LIMIT_SECONDS = 24.0
 FINALITY_LIMIT_BLOCKS = 60
+_NO_CACHE = Path(os.devnull) / "cache"  # metadata is asked for, never kept: a look leaves nothing behind
 
 
 class ChainReady(msgspec.Struct, frozen=True):
@@ -143,12 +144,11 @@ def look_chain(subject: Subject) -> tuple[Finding, ...]:
         hotkey = str(require_hotkey(settings).ss58_address)
     except CacheonError:
         hotkey = ""  # the wallet's own line says why
-    with tempfile.TemporaryDirectory(prefix="cacheon-doctor-", ignore_cleanup_errors=True) as cache:
-        return asyncio.run(_look(settings, hotkey, Path(cache)))
+    return asyncio.run(_look(settings, hotkey))
 
 
-async def _look(settings: Settings, hotkey: str, cache: Path) -> tuple[Finding, ...]:
-    client = ChainClient.from_settings(settings.chain, runtime_cache_dir=cache)
+async def _look(settings: Settings, hotkey: str) -> tuple[Finding, ...]:
+    client = ChainClient.from_settings(settings.chain, runtime_cache_dir=_NO_CACHE)
     try:
         reached = await reach(settings, client, hotkey)
         if reached.findings[0].state is not State.PASS:

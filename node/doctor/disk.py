@@ -216,7 +216,8 @@ def _try_at(layout: StateLayout, place: Path) -> int:
 
 
 def _require_folders(layout: StateLayout) -> None:
-    folders = (layout.archives, layout.arenas, layout.bundles, layout.attempts, layout.receipts, layout.keys)
+    folders = (layout.archives, layout.arenas, layout.bundles, layout.attempts, layout.receipts, layout.keys,
+               layout.runtime_cache)
     for folder in folders:
         if folder.exists() and not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
             raise _unwritable(folder, "permission denied, or no folder")
