@@ -23,7 +23,7 @@ import torch
 from qualify.arm_plan import BUNDLE_MOUNT, ArmPlan, Implementation, decode_plan
 from qualify.bundle_loader import BundleLoader, BundleLoadError
 from qualify.dtypes import DTYPES
-from qualify.memory import ArmMemory
+from qualify.memory import ArmMemory, touch_pages
 from qualify.protocol import (
     FRAME_BYTES,
     TEXT_BYTES,
@@ -31,8 +31,11 @@ from qualify.protocol import (
     Failure,
     FrameKind,
     Reply,
+    answer_go,
     decode_call,
     encode_reply,
+    is_go,
+    nonce_of,
 )
 from qualify.slots.base import STOCK_ROOT, Argument, Dimensions, Slot
 from qualify.slots.registry import find_slot
@@ -75,7 +78,16 @@ def main(fds: tuple[int, ...], argument: bytes) -> None:
         return
     _send(control, Reply(FrameKind.READY, hello))
     while frame := os.read(control, FRAME_BYTES):
-        _send(control, server.serve(decode_call(frame)))
+        if is_go(frame):
+            try:
+                server.entry(*server.arguments)
+            except BaseException as error:  # noqa: BLE001 - an entry may raise anything, also SystemExit
+                failure = _classify(error, Failure.EXCEPTION)
+                _send(control, Reply(FrameKind.FAILED, nonce_of(frame), failure, _describe(error)))
+            else:
+                os.write(control, answer_go(frame))
+        else:
+            _send(control, server.serve(decode_call(frame)))
 
 
 def _settle_heap() -> None:
@@ -116,6 +128,8 @@ class _Server:
         self._memory = memory
         self._prepared: dict[tuple[int, tuple[int, ...]], Any] = {}
         loaders: dict[str, BundleLoader] = {}
+        self.entry: Entry = _keep  # of the placed call
+        self.arguments: list[Any] = []
         self._entries: list[Entry] = []
         self._prepares: list[Entry] = []
         for chosen in plan.implementations:
@@ -133,16 +147,15 @@ class _Server:
             self._prepares.append(prepare)
 
     def serve(self, call: Call) -> Reply:
+        """Make the next call ready, or run a load-time half."""
         dimensions = dict(zip(self._slot.dimensions, call.extents, strict=True))
         key = (call.implementation, self._slot.weight_key(dimensions))
-        entry = self._entries[call.implementation]
-        arguments = self._weights(call, dimensions) if call.prepare else self._arguments(call, dimensions, key)
+        if not call.prepare:
+            self.entry, self.arguments = self._entries[call.implementation], self._arguments(call, dimensions, key)
+            return Reply(FrameKind.DONE, call.nonce)
         try:
-            if call.prepare:
-                self._prepared[key] = self._prepares[call.implementation](*arguments)
-            else:
-                entry(*arguments)
-        except BaseException as error:  # noqa: BLE001 - an entry may raise anything, also SystemExit
+            self._prepared[key] = self._prepares[call.implementation](*self._weights(call, dimensions))
+        except BaseException as error:  # noqa: BLE001 - a load-time half may raise anything, also SystemExit
             return Reply(FrameKind.FAILED, call.nonce, _classify(error, Failure.EXCEPTION), _describe(error))
         return Reply(FrameKind.DONE, call.nonce)
 
@@ -162,6 +175,9 @@ class _Server:
                     arguments.append(self._memory.input(place, shapes[one.name], dtype))
                 else:
                     arguments.append(self._memory.output(place, shapes[one.name], dtype, one.pad))
+        for argument in arguments:
+            if isinstance(argument, torch.Tensor):
+                touch_pages(argument)  # here and for every role, so that nobody gains by doing it before GO
         return arguments
 
     def _weights(self, call: Call, dimensions: Dimensions) -> list[Any]:

@@ -165,12 +165,13 @@ class Inquirer:
         """Run one call and check it. Returns its duration in ns and the evidence. Raises `ArmError`."""
         memory = arm.memory
         places = memory.place(question.dimensions, arm.calls % 2, draws.generator(self._content, "places"))
+        extents = [question.dimensions[name] for name in self._slot.dimensions]
+        arm.place(implementation, extents, places.offsets, self._deadline_ms)
         memory.write_inputs(places, question.inputs)
         memory.write_filler(places, self._content, draws.generator(self._content, "filler"))
         guards = memory.guards(places)
         self.empty_caches()
-        extents = [question.dimensions[name] for name in self._slot.dimensions]
-        elapsed = arm.call(implementation, extents, places.offsets, self._deadline_ms)
+        elapsed = arm.call(self._deadline_ms)
         digest = memory.fingerprint(places, self._content)
         worst = self._judge(arm, places, question)
         self.look_again(arm)

@@ -137,6 +137,7 @@ def run_launch(
         for one in running.values():
             with _blaming(one.role, "teardown", index):
                 rig.inquirer.look_again(one.arm)
+                one.arm.require_steadiness()
             records[one.role] = _record(rig, one, one.arm.close())
         return Launch(
             index=index,

@@ -113,6 +113,18 @@ def _map_readonly(descriptor: int) -> _Views:
         return _Views(torch.frombuffer(mapping, dtype=torch.uint8))
 
 
+def touch_pages(tensor: torch.Tensor) -> None:
+    """Read one byte of every page that the elements of `tensor` lie in, so that the processor knows where they are."""
+    first = tensor.storage_offset() * tensor.itemsize
+    last = (
+        first
+        + sum((extent - 1) * stride for extent, stride in zip(tensor.shape, tensor.stride(), strict=True))
+        * tensor.itemsize
+    )
+    raw = torch.empty(0, dtype=torch.uint8).set_(tensor.untyped_storage())
+    raw[first : last + 1 : PAGE].sum()
+
+
 def strides(shape: tuple[int, ...], pad: int = 0) -> tuple[int, ...]:
     """Return row-major strides, in elements, with `pad` elements after every row of the last axis."""
     steps, step = [], 1

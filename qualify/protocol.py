@@ -1,9 +1,13 @@
-"""The control channel between the referee and an arm: four fixed-size frames over a SOCK_SEQPACKET pair.
+"""The control channel between the referee and an arm: fixed-size frames over a SOCK_SEQPACKET pair.
+
+A call takes two rounds. PLACE tells where its tensors will lie: the arm builds the arguments, answers DONE and is
+frozen; only then are the inputs written. GO runs the entry on them, and is what is timed: beside the entry it holds one
+read and one write, so that there is next to nothing in it that an arm with a loop of its own could save.
 
 Invariants
 1. Every frame has exactly `FRAME_BYTES` bytes and one canonical encoding; any other message is malformed.
 2. The arm may scribble anything on its end. Decoding never raises on hostile bytes, it returns a `Malformed`.
-3. A reply is an answer to a call only when it echoes that call's nonce, which the arm cannot know beforehand.
+3. A reply is an answer only when it echoes the nonce of its round, which the arm cannot know beforehand.
 4. Text in a frame is opaque: bounded, reduced to printable ASCII, shown to people, never parsed.
 5. A call carries offsets and extents and nothing else: no seed, no expected value, no clock, no later call.
 """
@@ -24,15 +28,18 @@ _MAGIC = b"CAC1"
 _HEAD = struct.Struct("<4sBBH16s")  # magic, kind, detail, text length or count, nonce
 _CALL = struct.Struct("<BB6x8I8Q")  # dimensions used, tensors used, extents, byte offsets
 
+_NONCE = slice(_HEAD.size - NONCE_BYTES, _HEAD.size)
+
 
 class FrameKind(enum.IntEnum):
     """What a frame says."""
 
     READY = 1  # arm -> referee: memory mapped, implementations loaded
-    CALL = 2  # referee -> arm: run one implementation once
-    DONE = 3  # arm -> referee: the entry returned
+    PLACE = 2  # referee -> arm: build the arguments of one call
+    DONE = 3  # arm -> referee: what was asked is done
     FAILED = 4  # arm -> referee: the entry, or loading it, failed
     PREPARE = 5  # referee -> arm: run the load-time half of one implementation on one set of weights
+    GO = 6  # referee -> arm: run the entry on the arguments that were placed
 
 
 class Failure(enum.IntEnum):
@@ -82,7 +89,7 @@ def encode_call(call: Call) -> bytes:
         raise ValueError("call does not fit a frame")
     extents = (*call.extents, *(0,) * (DIMENSIONS_MAX - len(call.extents)))
     offsets = (*call.offsets, *(0,) * (TENSORS_MAX - len(call.offsets)))
-    kind = FrameKind.PREPARE if call.prepare else FrameKind.CALL
+    kind = FrameKind.PREPARE if call.prepare else FrameKind.PLACE
     head = _HEAD.pack(_MAGIC, kind, call.implementation, 0, call.nonce)
     return _pad(head + _CALL.pack(len(call.extents), len(call.offsets), *extents, *offsets))
 
@@ -92,12 +99,32 @@ def decode_call(frame: bytes) -> Call:
     if len(frame) != FRAME_BYTES:
         raise ValueError("not a frame")
     magic, kind, implementation, _, nonce = _HEAD.unpack_from(frame)
-    if magic != _MAGIC or kind not in (FrameKind.CALL, FrameKind.PREPARE):
+    if magic != _MAGIC or kind not in (FrameKind.PLACE, FrameKind.PREPARE):
         raise ValueError("not a call frame")
     n_extents, n_offsets, *numbers = _CALL.unpack_from(frame, _HEAD.size)
     extents = tuple(numbers[:n_extents])
     offsets = tuple(numbers[DIMENSIONS_MAX : DIMENSIONS_MAX + n_offsets])
     return Call(nonce, implementation, extents, offsets, kind == FrameKind.PREPARE)
+
+
+def encode_go(nonce: bytes) -> bytes:
+    """Return the frame that lets a placed call run."""
+    return _pad(_HEAD.pack(_MAGIC, FrameKind.GO, 0, 0, nonce))
+
+
+def is_go(frame: bytes) -> bool:
+    """Say whether a frame of the referee is GO; made to be quick, it runs inside the timed interval."""
+    return frame[4] == FrameKind.GO
+
+
+def nonce_of(frame: bytes) -> bytes:
+    """Return the nonce of a frame of the referee."""
+    return frame[_NONCE]
+
+
+def answer_go(frame: bytes) -> bytes:
+    """Return the DONE frame that answers a GO frame; made to be quick, it runs inside the timed interval."""
+    return _DONE_PREFIX + frame[_NONCE] + _DONE_PADDING
 
 
 def encode_reply(reply: Reply) -> bytes:
@@ -132,3 +159,7 @@ def printable(raw: bytes) -> str:
 
 def _pad(body: bytes) -> bytes:
     return body + bytes(FRAME_BYTES - len(body))
+
+
+_DONE_PREFIX = encode_reply(Reply(FrameKind.DONE, bytes(NONCE_BYTES)))[: _HEAD.size - NONCE_BYTES]
+_DONE_PADDING = bytes(FRAME_BYTES - _HEAD.size)

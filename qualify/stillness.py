@@ -1,37 +1,48 @@
 """Whether a frozen arm stood still.
 
 Invariants
-1. Being seen stopped twice proves nothing about the time between, since a process may have ways to wake itself and to
-   stop again. The processor time of all its threads does prove it: it does not move while none of them runs.
-2. A thread is shown as stopped before it has left the processor, and its last turn is accounted for when it leaves,
-   which may be milliseconds later where a hypervisor took the processor away. So the time is noted only once every
-   thread has left: the kernel waits for that before it answers what system call a thread is in.
-3. Where we may not ask for that (an ordinary user may not), an arm gets the benefit of the doubt.
+1. Being seen stopped twice proves nothing about the time between: a process may have ways to wake itself and to stop
+   again. Its processor time tells, because it grows when one of its threads runs, and so does the count of how often
+   its threads were put on a processor.
+2. Both have to agree. The kernel may charge a thread that has left already for what it does to find the next one, a
+   millisecond and more on a crowded machine; that is no run, and nothing was put on a processor for it.
 """
 
 from __future__ import annotations
 
 import os
 import time
+from typing import NamedTuple
 
-TOLERANCE_NS = 100_000  # for a thread that was preempted on its way into the stop
-DOUBT_NS = 20_000_000
+TOLERANCE_NS = 100_000  # a thread preempted on its way into the stop still has a few instructions to run
 _PROCESS_CLOCK = 2  # of clock_getcpuclockid(3): CPUCLOCK_SCHED, of a whole thread group
-_ASKED_MAX = 100  # per thread; the kernel waits a while each time
+_READINGS_MAX = 1000  # each takes about a microsecond, and a stopped thread leaves the core within a few
 
 
-def settled_ns(pid: int) -> int:
-    """Return the processor time that a process which was just stopped may have used when it is looked at again.
+class Rest(NamedTuple):
+    """A reading of a stopped process: its processor time, and how often its threads were put on a processor."""
 
-    0 when it is gone.
-    """
-    certain = _all_off_processor(pid)
-    return cpu_ns(pid) + (0 if certain else DOUBT_NS)
+    cpu_ns: int
+    arrivals: int  # 0 where the kernel does not count
 
 
-def ran_ns(pid: int, settled: int) -> int:
-    """Return how long process `pid` has run since `settled_ns`; 0 when it is gone."""
-    return max(0, cpu_ns(pid) - settled)
+def settle(pid: int) -> Rest:
+    """Return the reading of a process that was just stopped, once its time no longer grows; zeros when it is gone."""
+    last = cpu_ns(pid)
+    for _ in range(_READINGS_MAX):
+        now = cpu_ns(pid)
+        if now == last:
+            break
+        last = now
+    return Rest(last, _arrivals(pid))
+
+
+def ran_since(pid: int, rest: Rest) -> int:
+    """Return for how many ns process `pid` has run since `rest`; 0 when it is gone."""
+    ran = max(0, cpu_ns(pid) - rest.cpu_ns)
+    if ran <= TOLERANCE_NS or (rest.arrivals and _arrivals(pid) == rest.arrivals):
+        return 0
+    return ran
 
 
 def cpu_ns(pid: int) -> int:
@@ -42,21 +53,13 @@ def cpu_ns(pid: int) -> int:
         return 0
 
 
-def _all_off_processor(pid: int) -> bool:
-    """Wait until no thread of a stopped process is on a processor; False when we may not ask."""
+def _arrivals(pid: int) -> int:
+    """Return the third field of every thread's schedstat, added up (proc(5), sched-stats.rst)."""
+    total = 0
     try:
-        for task in os.listdir(f"/proc/{pid}/task"):
-            _wait_for(f"/proc/{pid}/task/{task}/syscall")
-    except (FileNotFoundError, ProcessLookupError):
-        return True  # it is gone, or a thread of it is
-    except PermissionError:
-        return False
-    return True
-
-
-def _wait_for(path: str) -> None:
-    with open(path, "rb", buffering=0) as file:
-        for _ in range(_ASKED_MAX):  # a thread that goes on running is told by its processor time
-            if file.read(16) != b"running\n":
-                return
-            file.seek(0)
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{thread}/schedstat", "rb") as file:
+                total += int(file.read().split()[2])
+    except (OSError, IndexError, ValueError):
+        return 0
+    return total

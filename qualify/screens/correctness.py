@@ -61,6 +61,7 @@ def _ask_from(bench: Bench, start: int) -> tuple[int, ArmError | None]:
                 bench.findings.stages.append(record)
                 _tell(bench, index, worst_ppm=max(check.worst_ppm for check in record.checks))
             rig.inquirer.look_again(arm)
+            arm.require_steadiness()
     except ArmError as fault:
         _tell(bench, index, kind=fault.kind, detail=fault.detail)
         return index + 1, fault

@@ -13,10 +13,14 @@ from qualify.protocol import (
     FrameKind,
     Malformed,
     Reply,
+    answer_go,
     decode_call,
     decode_reply,
     encode_call,
+    encode_go,
     encode_reply,
+    is_go,
+    nonce_of,
     printable,
 )
 
@@ -27,6 +31,14 @@ def test_a_call_survives_the_channel() -> None:
     """Extents and offsets arrive as they were sent."""
     call = Call(NONCE, 2, (512, 4096), (64, 1 << 33, 128))
     assert decode_call(encode_call(call)) == call
+
+
+def test_go_is_told_from_a_call_and_answered_with_its_nonce() -> None:
+    """The quick forms that run inside the timed interval are the ordinary ones."""
+    assert is_go(encode_go(NONCE))
+    assert not is_go(encode_call(Call(NONCE, 0, (1,), (0,))))
+    assert nonce_of(encode_go(NONCE)) == NONCE
+    assert answer_go(encode_go(NONCE)) == encode_reply(Reply(FrameKind.DONE, NONCE))
 
 
 @pytest.mark.parametrize(

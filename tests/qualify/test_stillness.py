@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from qualify.stillness import TOLERANCE_NS, cpu_ns, ran_ns, settled_ns
+from qualify.stillness import Rest, cpu_ns, ran_since, settle
 
 SPIN = "import threading\nfor _ in range(3): threading.Thread(target=lambda: [0 for _ in iter(int, 1)]).start()\n"
 
@@ -30,26 +30,36 @@ def spinning() -> Iterator[int]:
 
 
 def test_a_stopped_process_uses_no_time(spinning: int) -> None:
-    """Once settled, the reading stays what it is, to the nanosecond."""
-    settled = settled_ns(spinning)
-    assert settled >= 50_000_000
-    assert ran_ns(spinning, settled) <= TOLERANCE_NS
+    """Once settled, it has not run."""
+    rest = settle(spinning)
+    assert rest.cpu_ns >= 50_000_000
+    assert rest.arrivals > 0
+    assert ran_since(spinning, rest) == 0
 
 
 def test_a_process_that_woke_and_stopped_again_is_told(spinning: int) -> None:
     """It looks as stopped as before; its processor time does not."""
-    settled = settled_ns(spinning)
+    rest = settle(spinning)
     os.kill(spinning, signal.SIGCONT)
-    while ran_ns(spinning, settled) <= 2 * TOLERANCE_NS:
+    while not ran_since(spinning, rest):
         pass
     os.kill(spinning, signal.SIGSTOP)
     os.waitid(os.P_PID, spinning, os.WSTOPPED)
-    assert ran_ns(spinning, settled) > TOLERANCE_NS
+    assert ran_since(spinning, rest) > 0
+
+
+def test_time_that_is_charged_without_a_run_is_no_run(spinning: int) -> None:
+    """The kernel charges a thread that has left for finding the next one; nothing was put on a processor for it."""
+    rest = settle(spinning)
+    earlier = Rest(rest.cpu_ns - 5_000_000, rest.arrivals)
+    assert ran_since(spinning, earlier) == 0
+    assert ran_since(spinning, earlier._replace(arrivals=rest.arrivals - 1)) >= 5_000_000
+    assert ran_since(spinning, earlier._replace(arrivals=0)) >= 5_000_000  # a kernel that does not count
 
 
 def test_a_process_that_is_gone_has_used_nothing() -> None:
     """What became of it is told elsewhere; here it just does not run."""
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait()
-    assert settled_ns(process.pid) == 0
-    assert ran_ns(process.pid, 5) == 0
+    assert settle(process.pid) == Rest(0, 0)
+    assert ran_since(process.pid, Rest(5, 5)) == 0
