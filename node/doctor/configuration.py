@@ -79,4 +79,4 @@ def look_arena(subject: Subject) -> tuple[Finding, ...]:
     """The arena exists and every target of it is registered."""
     arena = require_arena(settings_of(subject), load_catalog())
     targets = len({workload.target for workload in arena.workloads})
-    return (passed("settings.arena", f"{arena.id} ({arena.kind}), {targets} targets, digest {arena.digest[:12]}"),)
+    return (passed("settings.arena", f"{arena.id} ({arena.kind}, {arena.timing_method}), {targets} targets"),)

@@ -10,6 +10,8 @@ import pytest
 from config.canonical import canonical_json
 from config.errors import HostError, NotFoundError
 from node.status import all_final, read_status, weights_confirmed
+from node.store.engine import Store
+from node.store.events import append_event
 from tests.node.judging import SLOW, World
 from tests.node.support import HOTKEY_B, submission
 
@@ -35,6 +37,7 @@ async def test_status_tells_the_whole_story(judging: World) -> None:
     assert crown.live
     assert Path(crown.receipt).is_file()
     assert status.running_pid
+    assert (status.ready, status.reasons) == (True, ())
     assert all_final(status, 3)
     assert not all_final(status, 4)
     assert not weights_confirmed(status)
@@ -62,3 +65,16 @@ def test_unreadable_state_is_one_error(tmp_path: Path, content: bytes) -> None:
     with pytest.raises(HostError) as caught:
         read_status(tmp_path)
     assert caught.value.code == "STORE_UNUSABLE"
+
+
+async def test_a_node_that_is_not_wholly_ready(store: Store) -> None:
+    """What was given up and a missing permit are told while the node runs, and afterwards that it does not."""
+    started = {"waived": ["seccomp"], "validator_permit": False}
+    await store.write(append_event, "node.started", "", started)
+    running = read_status(store.layout.root)
+    assert running.ready
+    assert [reason.name for reason in running.reasons] == ["no_permit", "layers_waived"]
+    await store.close()
+    stopped = read_status(store.layout.root)
+    assert not stopped.ready
+    assert stopped.reasons[0].name == "stopped"
