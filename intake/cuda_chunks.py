@@ -48,6 +48,7 @@ _TYPE_MAKERS = words("typename class struct union enum using")
 _RECORDS = words("struct class union enum")
 _AFTER_LISTED = frozenset({"=", ",", ";", "[", "{", ":"})
 _AFTER_TEMPLATE = frozenset({"=", ";", "{", "["})
+_AFTER_POINTER = _AFTER_TEMPLATE | {",", ")"}
 _OPENING, _CLOSING = frozenset("([{"), frozenset(")]}")
 
 
@@ -268,6 +269,8 @@ def _is_declared(tokens: Sequence[str], place: int, before: str, types: set[str]
         start = place - 1
         while start > 0 and tokens[start] in ("*", "&", "&&"):
             start -= 1
+        if tokens[start] == ">":
+            return after in _AFTER_POINTER
         return tokens[start] in types or (is_listed and tokens[start] == "," and after in _AFTER_LISTED)
     if before == ",":
         return is_listed and after in _AFTER_LISTED

@@ -217,7 +217,9 @@ def nesting(value: ast.expr, bound: int, inside: Mapping[str, int] = MappingProx
 def _is_alias(frame: Frame, value: ast.expr) -> bool:
     """Say whether an expression is another name of something that stays what it is."""
     if isinstance(value, ast.Name) and frame.usage.binds(value.id):
-        return frame.usage.stores[value.id] == 1 and frame.is_own(value.id)
+        standing = frame.values.get(value.id)
+        is_name = standing is None or dotted_name(standing.node) is not None
+        return is_name and frame.usage.stores[value.id] == 1 and frame.is_own(value.id)
     chain = dotted_name(value)
     return isinstance(value, ast.Name | ast.Attribute) and chain is not None and chain[0].id in frame.usage.imports
 
