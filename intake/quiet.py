@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from config.errors import IntakeError
 from config.limits import IntakeLimits
 from intake.closure import Dotted, Import, LocalModules, imports_of
+from intake.import_meanings import Chain, Meanings, with_aliases
 from intake.nodes import Kinds, sort_nodes
 from intake.scan_policy import (
     ATTRIBUTE_BUILTINS,
@@ -37,13 +38,12 @@ from intake.scan_policy import (
 )
 from intake.scopes import ImportedName, imported_names
 from intake.static_scan import LocalUse, ScannedModule
-from intake.syntax import Parsed, dotted_name, line_of, literal_text, parse_expression, walk
+from intake.syntax import Parsed, attribute_link, dotted_name, line_of, literal_text, parse_expression, walk
 
-_LOUD_NAMES = DENIED_NAMES | CODE_BUILTINS | DENIED_BUILTINS | ATTRIBUTE_BUILTINS
+_LOUD_NAMES = DENIED_NAMES | CODE_BUILTINS | (ATTRIBUTE_BUILTINS - {"getattr"})
+_LOCAL_NAMES = DENIED_BUILTINS - CODE_BUILTINS  # harmless as names of parameters
 _LOUD_ATTRIBUTES = DENIED_ATTRIBUTES | TAINTED_ATTRIBUTES | DENIED_STRINGS
 _LOADS = frozenset({"load", "loads"})
-_STEPS = 9  # aliases followed from one name
-_CHAIN_KINDS = frozenset({ast.Name, ast.Attribute})
 _ANNOTATIONS: tuple[tuple[type[ast.AST], str], ...] = (
     (ast.arg, "annotation"),
     (ast.AnnAssign, "annotation"),
@@ -51,7 +51,8 @@ _ANNOTATIONS: tuple[tuple[type[ast.AST], str], ...] = (
     (ast.AsyncFunctionDef, "returns"),
 )
 
-_Chain = tuple[str, tuple[str, ...]]  # a root name and the attributes taken of it
+
+_Place = tuple[int, int]  # line and column
 
 
 class QuietModule(NamedTuple):
@@ -86,8 +87,9 @@ class _Quiet:
         self._kinds = dict(kinds)
         self._modules = modules
         self._limits = limits
-        self._origins: dict[str, set[ImportedName]] = {}
+        self._origins: Meanings = {}
         self._local_uses: set[Dotted] = set()
+        self._gets: list[ast.Call] = []  # getattr with a literal name
 
     def run(self) -> QuietModule:
         _require(ast.MatchClass not in self._kinds)
@@ -95,7 +97,9 @@ class _Quiet:
         self._imports(statements)
         self._text_annotations()
         self._names_and_texts()
-        self._aliases()
+        meanings = with_aliases(self._origins, self._kinds)
+        _require(meanings is not None)
+        self._origins = meanings or {}
         self._chains()
         self._targets()
         foreign = {name for name, origins in self._origins.items() if any(map(self._is_foreign, origins))}
@@ -143,11 +147,40 @@ class _Quiet:
         names = {node.id for node in self._kinds.get(ast.Name, ())}
         _require(names.isdisjoint(_LOUD_NAMES))
         _require(not any(name.startswith("__") and is_denied_attribute(name) for name in names))
+        self._parameters(names & _LOCAL_NAMES)
+        self._getattr_calls("getattr" in names)
         attributes = {node.attr for node in self._kinds.get(ast.Attribute, ())}
+        attributes |= {name for _, name in map(attribute_link, self._gets)}  # type: ignore[misc]
         _require(attributes.isdisjoint(_LOUD_ATTRIBUTES))
         _require(not any(map(is_denied_attribute, attributes)))
         texts = (node.value for node in self._kinds.get(ast.Constant, ()) if node.value.__class__ is str)
         _require(DENIED_STRINGS.isdisjoint(texts))
+
+    def _getattr_calls(self, is_named: bool) -> None:
+        """Find all `getattr(object, "name", ...)`; no other use of that builtin is quiet."""
+        if not is_named:
+            return
+        self._gets = [node for node in self._kinds.get(ast.Call, ()) if attribute_link(node) is not None]
+        uses = sum(node.id == "getattr" for node in self._kinds[ast.Name])
+        # What is taken of the result belongs to the chain, which starts at an attribute everywhere else.
+        taken = {id(node.value) for node in self._kinds.get(ast.Attribute, ())}
+        _require(uses == len(self._gets) and not any(id(node) in taken for node in self._gets))
+
+    def _parameters(self, names: Collection[str]) -> None:
+        """Check that the names of these builtins are used only inside functions that have such a parameter."""
+        if not names:
+            return
+        calls = self._kinds.get(ast.Call, ())
+        _require(not any(node.func.__class__ is ast.Name and node.func.id in names for node in calls))
+        for kind in (ast.Global, ast.Nonlocal):
+            _require(all(set(node.names).isdisjoint(names) for node in self._kinds.get(kind, ())))
+        bodies = [
+            (name, *_body_of(node)) for node in self._kinds.get(ast.FunctionDef, ()) for name in _parameters(node)
+        ]
+        for node in self._kinds[ast.Name]:
+            if node.id in names and node.ctx.__class__ is ast.Load:
+                place = (node.lineno, node.col_offset)
+                _require(any(name == node.id and start <= place < end for name, start, end in bodies))
 
     def _text_annotations(self) -> None:
         """Add the nodes of every text inside an annotation that is an expression: the policy reads them as code."""
@@ -177,59 +210,12 @@ class _Quiet:
     def _add(self, expression: ast.expr) -> None:
         more = sort_nodes(expression, self._limits.syntax_depth, self._limits.syntax_nodes)
         _require(more is not None and ast.NamedExpr not in more)
+        # They are read as if they stood at module level, where no parameter hides a builtin.
+        _require(not any(node.id in _LOCAL_NAMES for node in (more or {}).get(ast.Name, ())))
         for kind, nodes in (more or {}).items():
             self._kinds[kind] = [*self._kinds.get(kind, ()), *nodes]
 
     # What names mean
-
-    def _aliases(self) -> None:
-        """Follow `name = a.b.c` from every name that may end up at an import."""
-        chains: dict[str, set[_Chain]] = {}
-        for name, value in self._bindings():
-            if value.__class__ in _CHAIN_KINDS and (found := dotted_name(value)) is not None:
-                chains.setdefault(name, set()).add((found[0].id, tuple(found[1])))
-        reaching = set(self._origins)
-        grown = True
-        while grown:
-            more = {name for name, targets in chains.items() if any(root in reaching for root, _ in targets)} - reaching
-            reaching |= more
-            grown = bool(more)
-        imported = {name: frozenset(origins) for name, origins in self._origins.items()}
-        for name in chains.keys() & reaching:
-            self._follow(name, chains, imported, reaching)
-
-    def _bindings(self) -> Iterator[tuple[str, ast.expr]]:
-        for node in self._kinds.get(ast.Assign, ()):
-            for target in node.targets:
-                if target.__class__ is ast.Name:
-                    yield target.id, node.value
-        for kind in (ast.AnnAssign, ast.NamedExpr):
-            for node in self._kinds.get(kind, ()):
-                if node.target.__class__ is ast.Name and node.value is not None:
-                    yield node.target.id, node.value
-
-    def _follow(
-        self,
-        name: str,
-        chains: Mapping[str, set[_Chain]],
-        imported: Mapping[str, frozenset[ImportedName]],
-        reaching: Collection[str],
-    ) -> None:
-        """Add what an alias may mean. Few steps only: the full scan bounds its own, which are these in each scope."""
-        pending: list[_Chain] = [(name, ())]
-        seen: set[_Chain] = set()
-        while pending:
-            step = pending.pop()
-            root, attributes = step
-            if step in seen or root not in reaching:
-                continue
-            seen.add(step)
-            _require(len(seen) <= _STEPS and len(attributes) <= _STEPS)
-            for origin in imported.get(root, ()):
-                path = ".".join([origin.path, *attributes])
-                meaning = ImportedName(origin.name, path, origin.is_module and not attributes)
-                self._origins.setdefault(name, set()).add(meaning)
-            pending += [(further, (*more, *attributes)) for further, more in chains.get(root, ())]
 
     def _is_local(self, origin: ImportedName) -> bool:
         return origin.path.startswith(".") or self._modules.is_local(origin.path.partition(".")[0])
@@ -251,10 +237,40 @@ class _Quiet:
         for root, names in used:
             for origin in origins[root]:
                 self._chain(origin, names)
+        based = [root for node in self._gets if (root := self._get_chain(node))]
         modules = {name for name, found in origins.items() if any(map(self._is_outside_module, found))}
         loads = sum(node.id in modules and node.ctx.__class__ is ast.Load for node in self._kinds.get(ast.Name, ()))
-        _require(loads == sum(count for (root, _), count in used.items() if root in modules))
+        plain = sum(count for (root, _), count in used.items() if root in modules) + sum(
+            map(modules.__contains__, based)
+        )
+        _require(loads == plain or loads == plain + self._probes(modules))
         _require(not any(node.attr in _LOADS and _is_unpickler(node.value) for node in attributes))
+
+    def _get_chain(self, node: ast.Call) -> str:
+        """Check what `getattr` takes of an import; return the name of its object if that is a bare name."""
+        chain = dotted_name(node)
+        if chain is not None:
+            root, names = chain[0].id, tuple(chain[1])
+            _require(not (root in UNPICKLERS and names[0] in _LOADS))
+            for origin in self._origins.get(root, ()):
+                self._chain(origin, names)
+        base = node.args[0]
+        return base.id if isinstance(base, ast.Name) else ""
+
+    def _probes(self, modules: Collection[str]) -> int:
+        """Count the open modules that `hasattr(module, ...)` and `module is None` ask about, as the policy permits."""
+        places: list[ast.expr] = []
+        for call in self._kinds.get(ast.Call, ()):
+            if call.func.__class__ is ast.Name and call.func.id == "hasattr":
+                places += call.args
+        for node in self._kinds.get(ast.Compare, ()):
+            if all(isinstance(operator, ast.Is | ast.IsNot) for operator in node.ops):
+                places += (node.left, *node.comparators)
+        return sum(place.id in modules and self._is_open(place.id) for place in places if isinstance(place, ast.Name))
+
+    def _is_open(self, name: str) -> bool:
+        roots = {origin.path.partition(".")[0] for origin in self._origins[name] if not self._is_local(origin)}
+        return all(IMPORTS.get(root, frozenset()) is None for root in roots)
 
     def _is_outside_module(self, origin: ImportedName) -> bool:
         return _holds_module(origin) and not self._is_local(origin)
@@ -293,11 +309,23 @@ def _holds_module(origin: ImportedName) -> bool:
     return origin.is_module or origin.path in CONTAINERS
 
 
+def _parameters(node: ast.FunctionDef) -> list[str]:
+    arguments = node.args
+    named = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
+    return [argument.arg for argument in named if argument is not None]
+
+
+def _body_of(node: ast.FunctionDef) -> tuple[_Place, _Place]:
+    """Return where the body of a function starts and ends; its decorators, defaults and annotations stand before."""
+    first = node.body[0]
+    return (first.lineno, first.col_offset), (node.end_lineno or 0, node.end_col_offset or 0)
+
+
 def _is_unpickler(node: ast.AST) -> bool:
     return isinstance(node, ast.Name) and node.id in UNPICKLERS
 
 
-def _chain_from(start: ast.Attribute, outer: Mapping[int, ast.Attribute]) -> _Chain:
+def _chain_from(start: ast.Attribute, outer: Mapping[int, ast.Attribute]) -> Chain:
     """Return the whole chain whose first attribute is `start`; `outer` maps a node to the attribute taken of it."""
     names = [start.attr]
     node = outer.get(id(start))

@@ -122,9 +122,25 @@ def test_ordinary_kernels_are_quiet() -> None:
         assert compare(path.read_text("utf-8")), path
 
 
+QUIET = [
+    "ok = hasattr(torch, 'float8_e4m3fn')",
+    "d = getattr(torch, 'float8_e4m3fn', None)",
+    "c = getattr(torch.nn.functional, 'silu')\n\n\ndef h(x):\n    return c(x)",
+    "if triton is not None:\n    pass",
+    "def g(input, open=None):\n    return [input for _ in (1, open)]",
+    "def g(x, *input):\n    def h():\n        return input[0]\n    return h",
+]
+
+
+@pytest.mark.parametrize("statement", QUIET)
+def test_what_honest_kernels_do_stays_quiet(statement: str) -> None:
+    """Feature probes and parameters called like builtins are no reason to read a file node by node."""
+    assert compare(f"{KERNEL}\n{statement}\n")
+
+
 BREACHES = [
     "open('x')",
-    "y = getattr(x, 'load')",
+    'def g(open, x=f"{open}"): return x',
     "x.__class__",
     "'''import_module'''",
     "y = 'import_' 'module'",
@@ -145,7 +161,23 @@ BREACHES = [
     "torch.uint8 += 1",
     "\uff45val(1)",
     "x.\uff43ompile",
-    "def g(input): return input",
+    "def g(input): return input('x')",
+    "def g(input, x=input): pass",
+    "def g(open): pass\ny = open",
+    "def g(input):\n  class A:\n    def h(self):\n      global input\n      return input",
+    "def g(input) -> input: pass",
+    "def g(input):\n  x: 'input' = 1",
+    "@input\ndef g(input): pass",
+    "y = getattr(torch, 'compile')",
+    "y = getattr(torch, 'load')",
+    "y = getattr(torch, 'jit').load",
+    "y = getattr(torch.jit, 'load')",
+    "y = getattr(x, name)",
+    "g = getattr\ng(torch, 'load')",
+    "t = getattr(torch, 'nn')\nt.silu = 1",
+    "ok = hasattr(os, 'x')\nimport os",
+    "ok = hasattr(torch, torch)\nf(torch)",
+    "ok = torch is torch == torch",
 ]
 
 
@@ -239,6 +271,9 @@ STATEMENTS = st.one_of(
     st.builds("print({} := {})".format, NAMES, CHAINS),
     st.builds("def f({}: '{}'): import {}; {} += 1".format, NAMES, CHAINS, CHAINS, CHAINS),
     st.builds("if {} is {}: del {}".format, CHAINS, CHAINS, CHAINS),
+    st.builds("{} = getattr({}, '{}', {})".format, NAMES, CHAINS, NAMES, NAMES),
+    st.builds("hasattr({}, '{}') and getattr(getattr({}, '{}'), '{}').{}".format, CHAINS, *[CHAINS, NAMES] * 2, NAMES),
+    st.builds("def f({}, open): return [{} for {} in {}(open)]".format, NAMES, CHAINS, NAMES, CHAINS),
 )
 
 
