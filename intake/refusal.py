@@ -64,10 +64,10 @@ class Findings:
         """Record an error that was raised elsewhere."""
         if self.is_full:
             return
-        short = _shortened(error)
-        if str(short) not in self._seen:
-            self._seen.add(str(short))
-            self._items.append(short)
+        tame = _tame(error)
+        if str(tame) not in self._seen:
+            self._seen.add(str(tame))
+            self._items.append(tame)
 
     def attempt(self, check: Callable[[], _T]) -> _T | None:
         """Return what `check` returns, or record the `IntakeError` it raises and return None."""
@@ -87,14 +87,19 @@ class Findings:
             raise BundleRefused(self._items[0], self.documents())
 
 
-def _shortened(error: IntakeError) -> IntakeError:
-    """Return an error whose texts are short, whatever names of the bundle they hold: 200 of them are one answer."""
-    message, hint = (
-        text if len(text) <= _SENTENCE else text[: _SENTENCE - 1] + "\u2026" for text in (error.message, error.hint)
-    )
+def _tame(error: IntakeError) -> IntakeError:
+    """Return an error whose texts are short and printable, whatever names and texts of the bundle they quote."""
+    message, hint = (_tame_text(text) for text in (error.message, error.hint))
     if message == error.message and hint == error.hint:
         return error
     return IntakeError(error.code, message, hint=hint, blame=error.blame, location=error.location)
+
+
+def _tame_text(text: str) -> str:
+    short = text if len(text) <= _SENTENCE else text[: _SENTENCE - 1] + "\u2026"
+    if short.isprintable():
+        return short
+    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in short)
 
 
 def clip(text: str, limit: int = 80) -> str:

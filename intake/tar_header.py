@@ -169,13 +169,18 @@ def _are_numbers(fields: bytes, width: int) -> bool:
     """Say whether readers agree that fields are numbers: octal, absent, or binary as GNU tar writes large ones."""
     for start in range(0, len(fields), width):
         field = fields[start : start + width]
-        if field[0] not in (0x80, 0xFF) and field.strip(b" \x00").strip(b"01234567"):
+        if field[0] not in (0x80, 0xFF) and _digits(field).strip(b"01234567"):
             return False
     return True
 
 
+def _digits(field: bytes) -> bytes:
+    # Blanks may stand before a number; a NUL ends it for some readers, so none may.
+    return field.lstrip(b" ").rstrip(b" \x00")
+
+
 def _octal(field: bytes, what: str) -> int:
-    digits = field.strip(b" \x00")
+    digits = _digits(field)
     if not digits or digits.strip(b"01234567"):
         raise _malformed(f"the {what} field is not an octal number")
     return int(digits, 8)

@@ -296,6 +296,7 @@ SIZES: dict[str, Row] = {
         "absent": bytes(12),
         "not octal": b"00000000008\x00",
         "hexadecimal": b"0x000000010\x00",
+        "after a NUL": b"\x0000000000214",
         "in two parts": b"00001\x0000001\x00",
     }.items()
 } | {
@@ -308,7 +309,12 @@ SIZES: dict[str, Row] = {
 NUMBERS: dict[str, Row] = {
     f"{field} {label}": (partial(with_number, offset, text), MALFORMED)
     for field, offset in {"mode": 100, "owner": 108, "group": 116, "time": 136, "device": 329}.items()
-    for label, text in {"of letters": b"rw-r--r", "not octal": b"0000008", "negative": b"-000001"}.items()
+    for label, text in {
+        "of letters": b"rw-r--r",
+        "not octal": b"0000008",
+        "negative": b"-000001",
+        "after a NUL": b"\x00000644",
+    }.items()
 }
 
 KINDS: dict[str, Row] = {

@@ -35,6 +35,13 @@ def test_a_long_sentence_is_cut() -> None:
     )
 
 
+def test_control_characters_are_spelled_out() -> None:
+    """What a bundle writes cannot move the cursor of whoever reads its refusal."""
+    findings = Findings()
+    findings.add("A", "os.x\x1b[2J\u202e\n is not allowed.")
+    assert findings.documents()[0].message == "os.x\\x1b[2J\\u202e\\n is not allowed."
+
+
 def test_long_names_do_not_make_the_answer_too_long() -> None:
     """Names of any length in 200 findings leave an answer that the parent takes (found by fuzzing)."""
     names = "".join(f"os.x{number}{'y' * 190_000}\n" for number in range(40)).encode()
