@@ -25,6 +25,7 @@ from config.errors import HostError, InternalError
 from qualify.sandbox import syscalls
 from qualify.sandbox.closing import Closing
 from qualify.sandbox.entries import ENTRIES
+from qualify.sandbox.member import readable_by
 from qualify.sandbox.outcome import LOG_TAIL_BYTES, Outcome, OutcomeKind
 from qualify.sandbox.policy import SandboxPolicy
 from qualify.sandbox.process import (
@@ -32,7 +33,6 @@ from qualify.sandbox.process import (
     SandboxedProcess,
     SandboxRefused,
     fork_server_gone,
-    readable_by,
     receive,
 )
 from qualify.sandbox.run_state import SETUP_SECONDS
@@ -113,12 +113,15 @@ class Zygote(Closing):
     ) -> SandboxedProcess:
         """Fork a child, confine it, start `entry` in it and return.
 
-        The child sees `fds` as 3, 4, 5, ...; the caller keeps its own copies. `argument` is at most 64 KiB.
+        The child sees `fds` as 3, 4, 5, ...; the caller keeps its own copies. `argument` is at most 64 KiB. For a group
+        `fds` are those of rank 0, then as many of rank 1, and so on; each rank sees its own, as 3, 4, 5, ...
         Raises `SandboxRefused` naming the missing layer, `HostError` SANDBOX_ZYGOTE_GONE when the fork server is dead,
         `InternalError` SANDBOX_BAD_SPAWN for arguments out of bounds.
         """
         if len(argument) > ARGUMENT_BYTES or len(fds) > DESCRIPTOR_COUNT or len(fds) + 8 > policy.open_files:
             raise InternalError("SANDBOX_BAD_SPAWN", "too long an argument or too many descriptors for one spawn.")
+        if len(fds) % policy.ranks:
+            raise InternalError("SANDBOX_BAD_SPAWN", "every rank needs as many descriptors as the others.")
         if entry not in self._entries:
             raise InternalError("SANDBOX_BAD_SPAWN", f"no sandbox entry is called {entry!r}.")
         process, others = self._request(SpawnRequest(entry, policy, argument), fds)
@@ -184,7 +187,8 @@ class Zygote(Closing):
         message, pidfds = receive_client(channel)
         match message:
             case Ready():
-                return SandboxedProcess(channel, message, pidfds[:2], policy), pidfds[2:]
+                count = 1 + len(message.host_pids)
+                return SandboxedProcess(channel, message, pidfds[:count], policy), pidfds[count:]
             case Ended(outcome=outcome) if outcome.kind is OutcomeKind.REFUSED:
                 raise SandboxRefused(outcome)
             case Ended(outcome=outcome):

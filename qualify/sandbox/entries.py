@@ -19,8 +19,21 @@ ENTRIES: dict[str, str] = {
     "probe": "qualify.sandbox.probe_child:main",
 }
 
+JOIN = "qualify.rank_group:join"
+"""What the ranks of a group do first: `function(rank, ranks) -> None`, code of ours that runs before the filter of
+system calls is in force. It may open sockets to the other ranks and start threads; nothing foreign is loaded yet."""
+
 
 def load_entry(location: str) -> Entry:
     """Import "module:function" and return the function."""
+    return cast(Entry, _load(location))
+
+
+def load_join() -> Callable[[int, int], None]:
+    """Return the function `JOIN`."""
+    return cast(Callable[[int, int], None], _load(JOIN))
+
+
+def _load(location: str) -> object:
     module, _, function = location.partition(":")
-    return cast(Entry, getattr(importlib.import_module(module), function))
+    return getattr(importlib.import_module(module), function)

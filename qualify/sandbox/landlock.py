@@ -4,6 +4,8 @@ Invariants
 1. Every access right that this kernel's Landlock handles is denied unless a rule below grants it.
 2. Roots are read and execute only, /scratch is everything but execution and device nodes, /proc is read only.
 3. No TCP port may be bound or connected; abstract sockets and signals stay inside the sandbox where the ABI has scopes.
+   The ranks of a group join by TCP over the loopback of their own network, in code of ours; the filter of system calls,
+   which follows, leaves foreign code no way to make a socket.
 4. The GPU profile adds the parts of /sys that its driver reads, and writing below /proc/self/task, where the driver
    names its threads and gives up when it may not.
 """
@@ -59,7 +61,7 @@ def restrict(roots: Sequence[str], policy: SandboxPolicy) -> int:
         rules = _rules(roots, abi, policy)
         if not policy.attempts("mount"):  # the host's root has no /scratch
             rules = [(path, rights) for path, rights in rules if os.path.lexists(path)]
-        _enforce(_attributes(abi, _handled(abi)), rules)
+        _enforce(_attributes(abi, _handled(abi), tcp=policy.ranks == 1), rules)
     return abi
 
 
@@ -95,10 +97,10 @@ def _handled(abi: int) -> int:
     return (1 << _FILE_SYSTEM_BITS.get(abi, _LATEST_FILE_SYSTEM_BITS)) - 1
 
 
-def _attributes(abi: int, handled_files: int) -> bytes:
+def _attributes(abi: int, handled_files: int, *, tcp: bool = True) -> bytes:
     fields = [handled_files]
     if abi >= REQUIRED_ABI:
-        fields.append(_NET_BIND_AND_CONNECT)
+        fields.append(_NET_BIND_AND_CONNECT if tcp else 0)
     if abi >= _ABI_WITH_SCOPES:
         fields.append(_SCOPE_ABSTRACT_AND_SIGNAL)
     return struct.pack(f"{len(fields)}Q", *fields)

@@ -5,11 +5,15 @@ Invariants
 2. The user namespace maps exactly one uid and one gid, to `INSIDE_ID`: there is no root inside, and the child cannot
    tell whose account it runs under.
 3. Each namespace is entered by its own call, so a refusal names the one that is missing.
+4. The private network has no interface that is up; for a group of ranks its loopback is, and nothing else is there.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
+import socket
+import struct
 
 from qualify.sandbox import syscalls
 from qualify.sandbox.layers import layer
@@ -30,6 +34,7 @@ _NAMESPACES = (
     ("cgroupns", syscalls.CLONE_NEWCGROUP),
     ("pidns", syscalls.CLONE_NEWPID),
 )
+_SET_INTERFACE_FLAGS, _INTERFACE_UP = 0x8914, 0x1  # SIOCSIFFLAGS, IFF_UP
 NAMESPACE_FILES = ("user", "mnt", "net", "ipc", "uts", "cgroup", "pid")
 
 
@@ -79,6 +84,14 @@ def enter_namespaces(policy: SandboxPolicy) -> None:
     if policy.attempts("utsns"):
         with layer("utsns"):
             syscalls.set_hostname(b"sandbox")
+    if policy.ranks > 1 and policy.attempts("netns"):
+        with layer("netns"):
+            _raise_loopback()
+
+
+def _raise_loopback() -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        fcntl.ioctl(any_socket, _SET_INTERFACE_FLAGS, struct.pack("16sH14x", b"lo", _INTERFACE_UP))
 
 
 def namespace_ids(process: int | str = "self") -> tuple[str, ...]:

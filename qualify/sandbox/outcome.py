@@ -44,6 +44,7 @@ class Outcome:
     log, log_bytes  the last 64 KiB of output, and how many bytes were written in all
     layers          what was in force, such as "landlock:7"
     cpu_ns, wall_ns, peak_rss_bytes   what the child used; zero where it never ran
+    rank            of a group: the rank that ended first, and with it the group
     """
 
     kind: OutcomeKind
@@ -57,6 +58,7 @@ class Outcome:
     cpu_ns: int = 0
     wall_ns: int = 0
     peak_rss_bytes: int = 0
+    rank: int = 0
 
     @property
     def ok(self) -> bool:

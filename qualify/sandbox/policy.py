@@ -6,6 +6,7 @@ Invariants
 3. Only waivable layers can be waived, by settings too. `ablate` exists for the tests that show that each layer carries
    weight: no setting reaches it, and a fork server refuses it unless it was itself started for such tests.
 4. Naming a device selects the GPU profile; without one the profile shows no device and is as strict as can be.
+5. More than one rank makes a group: confined processes that share one sandbox and the loopback of its network.
 """
 
 from __future__ import annotations
@@ -21,12 +22,15 @@ _KIB = 1 << 10
 _MIB = 1 << 20
 MINIMUM_OUTPUT_BYTES = 4 * _KIB
 MAXIMUM_BINDS = 64
+MAXIMUM_RANKS = 8
 
 
 @dataclass(frozen=True, slots=True)
 class SandboxPolicy:
     """Limits and files of one sandboxed process.
 
+    ranks            processes that run the entry side by side; `processes`, `scratch_bytes` and `output_bytes` are for
+                     all of them together, memory, files and CPU time for each
     memory_bytes     address space on top of what the fork server already maps (RLIMIT_AS); with a device the memory of
                      its cgroup and its private writable pages (RLIMIT_DATA), for a driver reserves huge ranges
     cpu_seconds      CPU time of all its threads; SIGXCPU at the limit, SIGKILL one second later
@@ -54,6 +58,7 @@ class SandboxPolicy:
     file_bytes: int = 64 * _MIB
     open_files: int = 128
     cores: tuple[int, ...] = ()
+    ranks: int = 1
     readonly: tuple[tuple[str, str], ...] = ()
     waive: tuple[str, ...] = ()
     environment: tuple[tuple[str, str], ...] = ()
@@ -71,6 +76,8 @@ class SandboxPolicy:
             raise _bad(f"wall_seconds is {self.wall_seconds!r}, needs a positive number")
         if any(core < 0 for core in self.cores):
             raise _bad(f"cores {self.cores!r} holds a negative number")
+        if self.ranks > MAXIMUM_RANKS or (self.ranks > 1 and self.devices):
+            raise _bad(f"{self.ranks} ranks, with {len(self.devices)} devices")
         if len(self.readonly) > MAXIMUM_BINDS:
             raise _bad(f"more than {MAXIMUM_BINDS} read-only binds")
         for host, inside in self.readonly:
@@ -113,6 +120,7 @@ _MINIMA = {
     "scratch_bytes": 64 * _KIB,
     "file_bytes": 4 * _KIB,
     "open_files": 16,
+    "ranks": 1,
 }
 _RESERVED_INSIDE = ("/proc", "/dev", "/scratch", "/usr", "/lib", "/lib64", "/bin", "/etc")
 

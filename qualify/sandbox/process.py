@@ -1,15 +1,15 @@
-"""One confined process, in the hands of the trusted side.
+"""One confined process, or one group of ranks, in the hands of the trusted side.
 
 Invariants
 1. Every method may be called from any thread; none of them belongs on an event loop.
 2. After `wait` returned an outcome, or `close` returned, no process and no descriptor of the run is left.
 3. `freeze`, `resume` and `kill` go straight to the kernel: they need no answer of the fork server.
+4. The ranks of a group are stopped, resumed and ended together; `host_pids` are theirs, in order.
 """
 
 from __future__ import annotations
 
 import os
-import select
 import signal
 import socket
 import threading
@@ -20,15 +20,13 @@ from dataclasses import replace
 from config.errors import HostError
 from qualify.sandbox.closing import Closing
 from qualify.sandbox.layers import LAYERS
+from qualify.sandbox.member import Member, readable_by, send_signal
 from qualify.sandbox.outcome import Outcome, OutcomeKind
 from qualify.sandbox.policy import SandboxPolicy
 from qualify.sandbox.wire import ClientMessage, Ended, Ready, receive_client
 
 GRACE_SECONDS = 10.0
 _END_SECONDS = 5.0
-_STAT_BYTES = 1024
-_THREADS_FIELD = 17  # number of threads, counted from the state that follows the name (proc(5): fields 20 and 3)
-_RESTING = (b"T", b"t", b"Z", b"X")
 
 
 class SandboxRefused(HostError):  # noqa: N818 - named for the outcome it carries
@@ -45,20 +43,24 @@ class SandboxRefused(HostError):  # noqa: N818 - named for the outcome it carrie
 
 
 class SandboxedProcess(Closing):
-    """One confined process. Leaving its `with` block kills and reaps it."""
+    """One confined process, or the ranks of one group. Leaving its `with` block kills and reaps it."""
 
     def __init__(self, channel: socket.socket, ready: Ready, pidfds: Sequence[int], policy: SandboxPolicy) -> None:
-        self.host_pid = ready.host_pid
+        self.host_pids = ready.host_pids
         self.layers = ready.layers
         self._channel = channel
-        self._reaper_pidfd, self._pidfd = pidfds
+        self._reaper_pidfd, *others = pidfds
+        self._members = tuple(map(Member, ready.host_pids, others))
         self._give_up_at = time.monotonic() + policy.wall_seconds + GRACE_SECONDS
         self._lock = threading.Lock()
         self._waiting = threading.Lock()
         self._outcome: Outcome | None = None
         self._kill_asked = False
-        # Read again and again at offset 0. It stays bound to this process: once that is gone, reading says so.
-        self._stat = _open_stat(self.host_pid)
+
+    @property
+    def host_pid(self) -> int:
+        """The pid of the process, or of rank 0."""
+        return self.host_pids[0]
 
     def fileno(self) -> int:
         """Return a descriptor that polls readable when the outcome is there; -1 after `wait` returned it."""
@@ -75,24 +77,14 @@ class SandboxedProcess(Closing):
     def is_stopped(self) -> bool:
         """Say whether no thread of the process can run: all are stopped, or gone."""
         with self._lock:
-            if self._outcome is not None:
-                return True
-            try:
-                fields = os.pread(self._stat, _STAT_BYTES, 0).rpartition(b") ")[2].split(b" ", _THREADS_FIELD + 1)
-                if fields[_THREADS_FIELD] == b"1":  # read after the state, so no second thread is left out
-                    return fields[0] in _RESTING or readable_by(self._pidfd, 0.0)
-                states = [_task_state(self.host_pid, task) for task in os.listdir(f"/proc/{self.host_pid}/task")]
-            except (FileNotFoundError, ProcessLookupError, IndexError):
-                return True
-            # Looked at last: while this holds, the pid above was not yet anybody else's.
-            return all(state in _RESTING for state in states) or readable_by(self._pidfd, 0.0)
+            return self._outcome is not None or all(member.is_stopped() for member in self._members)
 
     def kill(self) -> None:
         """Kill the whole pid namespace. `wait` then reports `killed`, unless it had ended before."""
         with self._lock:
             if self._channel.fileno() >= 0:
                 self._kill_asked = True
-                _send_signal(self._reaper_pidfd, signal.SIGKILL)
+                send_signal(self._reaper_pidfd, signal.SIGKILL)
 
     def poll(self) -> Outcome | None:
         """Return the outcome if the process has ended, without waiting."""
@@ -132,7 +124,8 @@ class SandboxedProcess(Closing):
     def _signal(self, number: signal.Signals) -> None:
         with self._lock:
             if self._channel.fileno() >= 0:
-                _send_signal(self._pidfd, number)
+                for member in self._members:
+                    member.send(number)
 
     def _await_end(self, until: float, *, patient: bool) -> None:
         if self._channel.fileno() < 0:
@@ -143,7 +136,7 @@ class SandboxedProcess(Closing):
         with self._lock:
             message = receive(self._channel) if ended else None
             if not isinstance(message, Ended):
-                _send_signal(self._reaper_pidfd, signal.SIGKILL)
+                send_signal(self._reaper_pidfd, signal.SIGKILL)
             self._release()
             if not isinstance(message, Ended):
                 raise fork_server_gone("it ended, or hung, while its child was running")
@@ -154,8 +147,9 @@ class SandboxedProcess(Closing):
     def _release(self) -> None:
         if self._channel.fileno() >= 0:
             self._channel.close()
-            for descriptor in (self._reaper_pidfd, self._pidfd, self._stat):
-                os.close(descriptor)
+            os.close(self._reaper_pidfd)
+            for member in self._members:
+                member.close()
 
 
 def receive(channel: socket.socket) -> ClientMessage | None:
@@ -167,35 +161,6 @@ def receive(channel: socket.socket) -> ClientMessage | None:
     for descriptor in descriptors:
         os.close(descriptor)
     return message
-
-
-def readable_by(descriptor: int, until: float) -> bool:
-    """Wait until monotonic time `until` for something to read; say whether there is."""
-    poll = select.poll()
-    poll.register(descriptor, select.POLLIN)
-    return bool(poll.poll(max(0.0, until - time.monotonic()) * 1000))
-
-
-def _send_signal(pidfd: int, number: signal.Signals) -> None:
-    try:
-        signal.pidfd_send_signal(pidfd, number)
-    except ProcessLookupError:
-        return  # it ended by itself: the outcome will say how
-
-
-def _open_stat(pid: int) -> int:
-    try:
-        return os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
-    except (FileNotFoundError, ProcessLookupError):
-        return os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)  # gone already; what is read there says so, too
-
-
-def _task_state(pid: int, task: str) -> bytes:
-    try:
-        with open(f"/proc/{pid}/task/{task}/stat", "rb") as file:
-            return file.read().rpartition(b") ")[2][:1]
-    except (FileNotFoundError, ProcessLookupError):
-        return b"X"
 
 
 def fork_server_gone(why: str) -> HostError:

@@ -58,6 +58,7 @@ class Run:
     log: LogTail = field(default_factory=LogTail)
     reaper_pid: int = 0
     reaper_pidfd: int = -1
+    members: dict[int, int] = field(default_factory=dict)  # pids of the ranks that wait for the word, by rank
     started_at: float = 0.0
     look_at: float = math.inf
     layers: tuple[str, ...] = ()
@@ -118,8 +119,10 @@ class Run:
                 self.watch.scratch = descriptor
             case ToolWaits():
                 self._release_tool(message)
-            case ChildReady(layers=layers):
-                self._release(layers, sender)
+            case ChildReady(layers=layers, rank=rank):
+                self.members[rank] = sender
+                if len(self.members) == self.policy.ranks:
+                    self._release(layers)
             case ChildRefused():
                 self.refusal = self.refusal or message
             case ChildStatus():
@@ -175,17 +178,21 @@ class Run:
             cpu_ns=max(self.status.cpu_ns if self.status else 0, self.watch.cpu_ns),
             wall_ns=round((time.monotonic() - self.started_at) * 1e9) if self.started_at else 0,
             peak_rss_bytes=self.status.peak_rss_bytes if self.status else 0,
+            rank=self.status.rank if self.status else 0,
         )
 
-    def _release(self, layers: tuple[str, ...], child_pid: int) -> None:
-        """Tell the client who the child is, then let it run."""
-        child_pidfd = open_child(child_pid, self.reaper_pid)
-        if child_pidfd < 0 or self.reaper_pidfd < 0:
-            return  # it died between saying so and now; its end is reported when pid 1 is gone
+    def _release(self, layers: tuple[str, ...]) -> None:
+        """Tell the client who the child is, or its ranks, then let them run."""
+        pids = tuple(self.members[rank] for rank in range(self.policy.ranks))
+        pidfds = [open_child(pid, self.reaper_pid) for pid in pids]
         try:
-            self._go(layers, child_pid, (self.reaper_pidfd, child_pidfd))
+            # One that died between saying so and now is reported when pid 1 is gone.
+            if min(*pidfds, self.reaper_pidfd) >= 0:
+                self._go(layers, pids, (self.reaper_pidfd, *pidfds))
         finally:
-            os.close(child_pidfd)
+            for pidfd in pidfds:
+                if pidfd >= 0:
+                    os.close(pidfd)
 
     def _release_tool(self, tool: ToolWaits) -> None:
         """The same for a tool, whose pid 1 is bubblewrap's."""
@@ -193,13 +200,13 @@ class Run:
         if self.stop is not None:
             self.halt(self.stop, self.stop_detail)
         elif self.reaper_pidfd >= 0:
-            self._go(tool.layers, tool.init_pid, (self.reaper_pidfd, self.reaper_pidfd, self.watch.scratch))
+            self._go(tool.layers, (tool.init_pid,), (self.reaper_pidfd, self.reaper_pidfd, self.watch.scratch))
 
-    def _go(self, layers: tuple[str, ...], child_pid: int, descriptors: tuple[int, ...]) -> None:
+    def _go(self, layers: tuple[str, ...], pids: tuple[int, ...], descriptors: tuple[int, ...]) -> None:
         try:
-            if self.leaf is not None and not self.leaf.holds(child_pid):
+            if self.leaf is not None and not all(map(self.leaf.holds, pids)):
                 raise LayerMissing("cgroup", "the child is not in the cgroup that was made for it")
-            send(self.channel, Ready(child_pid, layers), descriptors)
+            send(self.channel, Ready(pids, layers), descriptors)
         except LayerMissing as missing:
             self.refusal = ChildRefused(missing.layer, missing.reason)
             self.halt(OutcomeKind.REFUSED, missing.reason)
@@ -211,7 +218,8 @@ class Run:
         self.started_at = time.monotonic()
         self.deadline = self.started_at + self.policy.wall_seconds
         self.look_at = self.started_at + LOOK_SECONDS
-        self.stages.send(b"go")
+        for _ in pids:
+            self.stages.send(b"go")
 
     def _wait_status(self) -> int | None:
         """Return the raw wait status of the child; None when it was never reaped by our stages."""

@@ -40,6 +40,7 @@ _JUMP_ANY_BIT = 0x45
 _RETURN = 0x06
 _MASK = 0x54
 _SET_MODE_FILTER = 1
+_EVERY_THREAD = 1
 
 _CLONE_THREAD = 0x00010000
 _CLONE_FORBIDDEN = 0x7E020000 | 0x80  # every namespace flag
@@ -140,8 +141,8 @@ def build_filter(own_pid: int, profile: FilterProfile = FilterProfile.CPU) -> by
     return b"".join(program.instructions)
 
 
-def install(own_pid: int, profile: FilterProfile = FilterProfile.CPU) -> int:
-    """Install the filter on this thread, the only one; return the number of instructions.
+def install(own_pid: int, profile: FilterProfile = FilterProfile.CPU, *, every_thread: bool = False) -> int:
+    """Install the filter on this thread, the only one, or on `every_thread`; return the number of instructions.
 
     Raises `LayerMissing("seccomp")`.
     """
@@ -150,7 +151,9 @@ def install(own_pid: int, profile: FilterProfile = FilterProfile.CPU) -> int:
     count = len(code) // 8
     header = struct.pack("HxxxxxxP", count, syscalls.address_of(buffer))
     with layer("seccomp"):
-        syscalls.syscall(syscalls.NUMBERS["seccomp"], _SET_MODE_FILTER, 0, header)
+        flags = _EVERY_THREAD if every_thread else 0
+        if syscalls.syscall(syscalls.NUMBERS["seccomp"], _SET_MODE_FILTER, flags, header):
+            raise OSError(errno.EBUSY, "a thread cannot take the filter")
     return count
 
 

@@ -73,6 +73,17 @@ class Stage:
         self.declared = tuple(range(FIRST_DESCRIPTOR, FIRST_DESCRIPTOR + len(plan.descriptors)))
         self.channel = socket.socket(fileno=FIRST_DESCRIPTOR + len(plan.descriptors))
 
+    def keep_rank(self, rank: int) -> None:
+        """Keep, of the declared descriptors, those of one rank, as 3, 4, 5, ..."""
+        if self.plan.policy.ranks == 1:
+            return
+        count = len(self.declared) // self.plan.policy.ranks
+        for number, source in enumerate(self.declared[rank * count : (rank + 1) * count], FIRST_DESCRIPTOR):
+            if source != number:  # rank 0 has its own in place
+                os.dup2(source, number, inheritable=False)
+        self.declared = self.declared[:count]
+        close_all_but({0, 1, 2, *self.declared, self.channel.fileno()})
+
     @contextmanager
     def refusing(self) -> Iterator[None]:
         """Report whatever goes wrong in the block as a missing layer, and end the process."""

@@ -17,22 +17,25 @@ from qualify.sandbox.policy import SandboxPolicy
 from qualify.sandbox.resource_limits import OWN_TASKS, data_bytes, hard_limits, mapped_bytes
 from qualify.sandbox.root_filesystem import DEVICES
 
-CHILD_PID = 2
-"""Pid of the sandboxed process in its own namespace; pid 1 is the reaper."""
+REAPER_PID, CHILD_PID = 1, 2
+"""Pids of the trusted first process and of the sandboxed one, or of rank 0, in their own namespace. Which numbers the
+other ranks have depends on the threads of earlier ones."""
 _CAPABILITY_FIELDS = ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")
 _LAYER_OF_NAMESPACE = {name: f"{name}ns" for name in NAMESPACE_FILES}
 
 
-def verify(policy: SandboxPolicy, outside: Sequence[str], descriptors: Sequence[int], *, outside_root: bool) -> None:
+def verify(
+    policy: SandboxPolicy, outside: Sequence[str], descriptors: Sequence[int], *, outside_root: bool, rank: int = 0
+) -> None:
     """Check every layer of this process.
 
     `outside` are the namespace identities of the fork server, `descriptors` the only ones that may be open;
-    `outside_root` accepts uid 0 of a container that has no other user.
+    `outside_root` accepts uid 0 of a container that has no other user. The ranks of a group may have threads already.
     """
     _check_status(policy)
     _check_limits(policy)
     _check_identity(outside_root=outside_root or not policy.expects("uid"))
-    _check_namespaces(policy, outside)
+    _check_namespaces(policy, outside, rank)
     if policy.expects("netns"):
         _check_network()
     if policy.expects("mount"):
@@ -44,14 +47,20 @@ def verify(policy: SandboxPolicy, outside: Sequence[str], descriptors: Sequence[
 
 
 def _check_status(policy: SandboxPolicy) -> None:
-    with open("/proc/self/status", encoding="utf-8") as file:
+    threads = os.listdir("/proc/self/task")
+    if len(threads) != 1 and policy.ranks == 1:
+        raise LayerMissing("verify", "more than one thread is running")
+    for thread in threads:
+        _check_thread(policy, thread)
+
+
+def _check_thread(policy: SandboxPolicy, thread: str) -> None:
+    with open(f"/proc/self/task/{thread}/status", encoding="utf-8") as file:
         status = dict(line.rstrip("\n").split(":\t", 1) for line in file if ":\t" in line)
     if policy.expects("caps") and any(int(status[field], 16) for field in _CAPABILITY_FIELDS):
         raise LayerMissing("caps", "a capability set is not empty")
     if policy.expects("no_new_privs") and status["NoNewPrivs"] != "1":
         raise LayerMissing("no_new_privs", "the flag is not set")
-    if status["Threads"].strip() != "1":
-        raise LayerMissing("verify", "more than one thread is running")
     if policy.expects("seccomp") and status["Seccomp"] != "2":
         raise LayerMissing("seccomp", "no filter is in force")
 
@@ -73,9 +82,9 @@ def _check_identity(*, outside_root: bool) -> None:
         raise LayerMissing("uid", "the child is still root outside")
 
 
-def _check_namespaces(policy: SandboxPolicy, outside: Sequence[str]) -> None:
-    if policy.expects("pidns") and os.getpid() != CHILD_PID:
-        raise LayerMissing("pidns", f"pid {os.getpid()} instead of {CHILD_PID}")
+def _check_namespaces(policy: SandboxPolicy, outside: Sequence[str], rank: int) -> None:
+    if policy.expects("pidns") and (os.getppid() != REAPER_PID or (rank == 0 and os.getpid() != CHILD_PID)):
+        raise LayerMissing("pidns", f"pid {os.getpid()} below {os.getppid()}")
     for name, ours, theirs in zip(NAMESPACE_FILES, namespace_ids(), outside, strict=True):
         if ours == theirs and policy.expects(_LAYER_OF_NAMESPACE[name]):
             raise LayerMissing(_LAYER_OF_NAMESPACE[name], "shared with the fork server")
@@ -112,15 +121,25 @@ def _check_proc() -> None:
 
 
 def _check_descriptors(allowed: Sequence[int]) -> None:
+    extra = open_descriptors() - set(allowed)
+    if extra:
+        raise LayerMissing("verify", f"descriptors {sorted(extra)} leaked into the child")
+
+
+def open_descriptors() -> set[int]:
+    """Return the numbers of all open descriptors of this process."""
     listing = os.open("/proc/self/fd", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         found = {int(name) for name in os.listdir(listing)} - {listing}
     finally:
         os.close(listing)
     # os.listdir(fd) works on a duplicate that is gone by now; it shows up as the next free number.
-    extra = {number for number in found - set(allowed) if _is_open(number)}
-    if extra:
-        raise LayerMissing("verify", f"descriptors {sorted(extra)} leaked into the child")
+    return {number for number in found if _is_open(number)}
+
+
+def is_unnamed(descriptor: int) -> bool:
+    """Say whether an open descriptor is a socket or a kernel object for waiting, and no file."""
+    return os.readlink(f"/proc/self/fd/{descriptor}").startswith(("socket:", "anon_inode:", "pipe:"))
 
 
 def _is_open(descriptor: int) -> bool:

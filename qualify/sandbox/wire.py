@@ -63,12 +63,12 @@ class SpawnRequest(msgspec.Struct, frozen=True, tag="spawn"):
 
 
 class Ready(msgspec.Struct, frozen=True, tag="ready"):
-    """The child is confined and starts now; the pidfds of its pid 1 and of itself travel beside it.
+    """The child is confined and starts now; the pidfds of its pid 1 and of each of its ranks travel beside it.
 
     For a tool its pid 1 stands for both, and a descriptor of its /scratch follows.
     """
 
-    host_pid: int
+    host_pids: tuple[int, ...]
     layers: tuple[str, ...]
 
 
@@ -95,9 +95,10 @@ class ToolWaits(msgspec.Struct, frozen=True, tag="tool_waits"):
 
 
 class ChildReady(msgspec.Struct, frozen=True, tag="child_ready"):
-    """The child has verified its confinement and waits for the word."""
+    """The child, or one rank of a group, has verified its confinement and waits for the word."""
 
     layers: tuple[str, ...]
+    rank: int = 0
 
 
 class ChildRefused(msgspec.Struct, frozen=True, tag="child_refused"):
@@ -108,11 +109,12 @@ class ChildRefused(msgspec.Struct, frozen=True, tag="child_refused"):
 
 
 class ChildStatus(msgspec.Struct, frozen=True, tag="child_status"):
-    """The child was reaped: raw wait status, CPU time, peak resident bytes."""
+    """The child was reaped: raw wait status, CPU time, peak resident bytes. Of a group, the first rank that ended."""
 
     wait_status: int
     cpu_ns: int
     peak_rss_bytes: int
+    rank: int = 0
 
 
 ClientMessage = Started | StartFailed | Ready | Ended
