@@ -131,7 +131,7 @@ def check_tree(
             if (
                 kind is Kind.METADATA and manifest is not None and path not in routed
             ):  # only rows say what may hold floats
-                findings.attempt(lambda path=path, text=text: _check_json(path, text))  # type: ignore[misc]
+                findings.attempt(lambda path=path, data=data: _check_json(path, data))  # type: ignore[misc]
 
 
 def check_reachable(files: Mapping[str, bytes], closure: list[str], findings: Findings) -> None:
@@ -202,9 +202,9 @@ def _search(pattern: re.Pattern[str], marks: Mapping[str, tuple[str, ...]], text
     return None
 
 
-def _check_json(path: str, text: str) -> None:
+def _check_json(path: str, data: bytes) -> None:
     try:
-        read_json(text.encode("utf-8"))
+        read_json(bytes(data))
     except CanonicalJsonError as error:
         raise IntakeError(
             "METADATA_MALFORMED",
