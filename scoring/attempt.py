@@ -124,7 +124,7 @@ class ArmRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     start_ns: Nanoseconds  # fork requested
     ready_ns: Nanoseconds  # arm reported ready
     prepare_ns: Nanoseconds  # duration of the bundle's `prepare`; 0 when it has none
-    first_call_ns: Nanoseconds  # duration of the first (warm-up) call; 0 when the arena has no warm-up calls
+    first_call_ns: Nanoseconds  # duration of the warm-up calls, all together; 0 when the arena has none
     warmup: tuple[CallCheck, ...]  # one check per warm-up call
     outcome: ChildOutcome
 

@@ -151,13 +151,13 @@ def _from_decision(attempt: Attempt, test: SequentialTest, arena: Arena) -> Cons
 
 
 def _slow_start(launches: Sequence[Launch]) -> Consequence | None:
-    """Judge `prepare` plus first call apart from steady speed, so that a win in one cannot hide a loss in the other."""
+    """Judge `prepare` plus warm-up calls apart from steady speed, so that a win in one cannot hide a loss in the other."""
     candidate = _median_start([launch.candidate for launch in launches])
     baseline = _median_start([launch.baseline for launch in launches])
     start = POLICY.start
     if candidate <= start.floor_ns or candidate * EQUAL_PPM <= baseline * start.ratio_ppm:
         return None
-    reason = f"prepare and first call take {candidate // 1_000_000} ms and the incumbent's {baseline // 1_000_000} ms"
+    reason = f"prepare and warm-up take {candidate // 1_000_000} ms and the incumbent's {baseline // 1_000_000} ms"
     return Consequence("FAIL", "SLOW_START", Blame.MINER, reason)
 
 

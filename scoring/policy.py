@@ -34,7 +34,7 @@ class MachinePolicy:
 
 @dataclass(frozen=True)
 class StartPolicy:
-    """How slow a candidate may start (prepare plus first call), judged apart from its steady speed."""
+    """How slow a candidate may start (prepare plus warm-up calls), judged apart from its steady speed."""
 
     ratio_ppm: int = 20_000_000  # candidate's median start over the baseline's
     floor_ns: int = 250_000_000  # a start below this is never too slow
