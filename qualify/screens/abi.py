@@ -52,7 +52,7 @@ def _examine(bench: Bench) -> Examined:
         calls = [_call(bench, arm, implementation, case) for implementation, case in chosen.items()]
     entries = ", ".join(f"{routes.implementations[index].entry}" for index in chosen)
     taken = ", ".join(argument.name for argument in bench.rig.slot.arguments)
-    facts = {"entries": len(calls), "load_ns": load_ns, "first_call_ns": max(calls)}
+    facts = {"entries": len(calls), "load_ns": load_ns, "prepare_ns": arm.prepare_ns, "first_call_ns": max(calls)}
     return Examined("passed", f"{entries}({taken}) loads and returns", facts)
 
 
