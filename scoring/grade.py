@@ -151,7 +151,7 @@ def _from_decision(attempt: Attempt, test: SequentialTest, arena: Arena) -> Cons
 
 
 def _slow_start(launches: Sequence[Launch]) -> Consequence | None:
-    """Judge `prepare` plus warm-up calls apart from steady speed, so that a win in one cannot hide a loss in the other."""
+    """Judge `prepare` plus warm-up apart from steady speed, so that a win in one cannot hide a loss in the other."""
     candidate = _median_start([launch.candidate for launch in launches])
     baseline = _median_start([launch.baseline for launch in launches])
     start = POLICY.start
