@@ -31,7 +31,9 @@ def rename_locals(tree: ast.Module, source: random.Random) -> None:
     """Give parameters and locals of every function new names; keyword arguments of calls within the file follow."""
     renamed: dict[str, str] = {}
     for function in functions(tree):
-        names = {node.id for node in ast.walk(function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+        names = {
+            node.id for node in ast.walk(function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+        }
         names |= {item.arg for item in ast.walk(function) if isinstance(item, ast.arg)}
         fresh = {name: f"{_fresh(source, 'v')}_{index}" for index, name in enumerate(sorted(names))}
         renamed |= fresh
@@ -62,7 +64,9 @@ def rename_functions(tree: ast.Module, source: random.Random) -> None:
 def add_noise(tree: ast.Module, source: random.Random) -> None:
     """Put `pass`, texts, bare annotations, dead branches and unused locals between statements."""
     for function in functions(tree):
-        noise = source.choice(("pass", "'note'", "unused: int", "if False:\n    print(1)", f"{_fresh(source, 'u')} = 3"))
+        noise = source.choice(
+            ("pass", "'note'", "unused: int", "if False:\n    print(1)", f"{_fresh(source, 'u')} = 3")
+        )
         function.body.insert(source.randrange(len(function.body) + 1), ast.parse(noise).body[0])
 
 
@@ -140,7 +144,9 @@ def turn_products(tree: ast.Module, source: random.Random) -> None:
     """Write numbers in sums and products on the other side."""
     for node in ast.walk(tree):
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult | ast.Add):
-            sides = [isinstance(side, ast.Constant) and type(side.value) in (int, float) for side in (node.left, node.right)]
+            sides = [
+                isinstance(side, ast.Constant) and type(side.value) in (int, float) for side in (node.left, node.right)
+            ]
             if any(sides) and source.random() < 0.7:
                 node.left, node.right = node.right, node.left
 

@@ -2,10 +2,11 @@
 
 Run: `.venv/bin/python benchmarks/intake_copies.py`
 
-The rule at its widest: one bundle's pieces are all among the other's. Every seed kernel is rewritten by random chains of
-edits that change no work (those pairs are copies), and by the same chains after one edit that does (those are not).
-Seeds are never copies of each other. Tuned seeds are no copies either; for them the share of work that is found to be
-the same but for constants is measured. docs/copies.md says what follows from the numbers, and what gets through.
+The rule at its widest: one bundle's pieces are all among the other's. Every seed kernel is rewritten by random chains
+of edits that change no work (those pairs are copies), and by the same chains after one edit that does (those are not).
+Seeds are never copies of each other. Random programs are edited at random and run: those with one fingerprint have to
+compute the same. Tuned seeds are no copies either; for them the share of work that is found to be the same but for
+constants is measured. docs/copies.md says what follows from the numbers, and what gets through.
 """
 
 from __future__ import annotations
@@ -23,8 +24,11 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks import copy_mutants as mutants  # noqa: E402 - the path comes first
 from benchmarks.copy_seeds import CUDA_SEEDS, HEADER, PYTHON_SEEDS, SHIM, CudaSeed  # noqa: E402
+from intake.closure import LocalModules  # noqa: E402
+from intake.fingerprint.program import Program  # noqa: E402
 from intake.report import IntakeReport  # noqa: E402
 from intake.screen import screen_files  # noqa: E402
+from tests.intake import programs  # noqa: E402
 
 SLOT = "activation.silu_and_mul"
 MANIFEST = (
@@ -32,6 +36,7 @@ MANIFEST = (
 )
 STEPS = b'{"steps": [{"type": "repo_python", "path": "build_cuda_ext.py"}]}'
 CHAINS = 60  # mutants of each seed
+PROGRAMS = 1000  # random ones
 _ALIKE = 0.5  # share of weight from which a likeness is noted
 
 
@@ -121,7 +126,8 @@ def cuda_mutant(seed: CudaSeed, text: str, index: int, source: random.Random) ->
 def cuda_pairs(source: random.Random) -> Counts:
     """Return the counts over mutants of the CUDA units."""
     counts = Counts()
-    originals = [cuda_report(seed.text, HEADER, SHIM.format(unit="c", size=1), ("c.cu", "h.cuh")) for seed in CUDA_SEEDS]
+    shim = SHIM.format(unit="c", size=1)
+    originals = [cuda_report(seed.text, HEADER, shim, ("c.cu", "h.cuh")) for seed in CUDA_SEEDS]
     for seed, original in zip(CUDA_SEEDS, originals, strict=True):
         for index in range(CHAINS):
             counts = counts.and_copy(found=is_copy(original, cuda_mutant(seed, seed.text, index, source)))
@@ -172,6 +178,29 @@ def examples() -> Counts:
     return counts
 
 
+def soundness(source: random.Random) -> dict[str, int]:
+    """Run random programs and random edits of them; count edits, equal fingerprints, and equal ones that compute
+    something else."""
+    edits = equal = unequal_work = 0
+    for _ in range(PROGRAMS):
+        tree = ast.parse(programs.Writer(source).program())
+        expected, mark = programs.outcome(tree), _digest(tree)
+        for _ in range(12):
+            other = programs.edited(tree, source)
+            edits += 1
+            if _digest(other) == mark:
+                equal += 1
+                found = programs.outcome(other)
+                unequal_work += found != expected and "fails" not in (found, expected)
+    return {"edits": edits, "equal_fingerprints": equal, "of_other_work": unequal_work}
+
+
+def _digest(tree: ast.Module) -> str:
+    program = Program(lambda _: tree, LocalModules(["k.py"]))
+    root = program.root("k.py", "f")
+    return program.deep(root) if isinstance(root, int) else root
+
+
 def main() -> int:
     """Print and store the numbers; return 1 when a claim does not hold."""
     source = random.Random(20)
@@ -186,11 +215,17 @@ def main() -> int:
         )
     noted = Counts(*(one + other for one, other in zip(python_tuned, golden_tuned, strict=True)))
     sys.stdout.write(f"tuned: {noted.found} of {noted.copies} noted as alike, none called a copy\n")
-    result = {name: row._asdict() for name, row in rows.items()}
+    sound = soundness(source)
+    sys.stdout.write(
+        "random programs: {edits} edits, {equal_fingerprints} equal prints, {of_other_work} wrong\n".format(**sound)
+    )
+    result: dict[str, dict[str, int]] = {name: row._asdict() for name, row in rows.items()}
+    result["random_programs"] = sound
     result["tuned"] = {"pairs": noted.copies, "noted_as_alike": noted.found}
     target = ROOT / "benchmarks" / "results" / "intake_copies.json"
     target.write_text(json.dumps(result, indent=2, sort_keys=True) + "\n", "utf-8")
-    return int(any(row.found < row.copies or row.false_alarms for row in rows.values()))
+    failed = sound["of_other_work"] > 0
+    return int(failed or any(row.found < row.copies or row.false_alarms for row in rows.values()))
 
 
 if __name__ == "__main__":

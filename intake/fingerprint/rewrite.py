@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
-from intake.fingerprint.folding import MISSING
+from intake.fingerprint.folding import MISSING, literal
 from intake.fingerprint.names import is_noise
 from intake.fingerprint.usage import FUNCTION, Usage, taken_apart
 from intake.syntax import children, dotted_name
@@ -177,10 +177,13 @@ def absorbs(
 
 
 def is_dead(frame: Frame, statement: ast.stmt, reader: Reader) -> bool:
-    """Say whether a statement only computes a value for a name that nobody ever reads."""
+    """Say whether a statement only names a constant, or a computed value that nobody ever reads."""
     name, value = _single_assignment(statement)
-    dead = value is not None and frame.is_own(name) and frame.usage.loads.get(name, 0) == 0
-    return dead and value is not None and reader.is_pure(value)
+    if value is None or not frame.is_own(name):
+        return False
+    if frame.usage.stores[name] == 1 and literal(value) is not MISSING:
+        return True
+    return frame.usage.loads.get(name, 0) == 0 and reader.is_pure(value)
 
 
 def _single_assignment(statement: ast.stmt) -> tuple[str, ast.expr | None]:
