@@ -26,6 +26,7 @@ from intake.fingerprint.program import Program
 from intake.manifest import Op
 from intake.parts import PYTHON, Part, heaviest
 from intake.payload import Payload, direct_parts
+from intake.syntax import too_complex
 
 VERSION: Final = 2
 
@@ -45,10 +46,16 @@ class Fingerprint(NamedTuple):
 def fingerprint(ops: Iterable[Op], trees: Trees, modules: LocalModules, payload: Payload) -> Fingerprint:
     """Fingerprint a bundle from its rows, the syntax trees of its files and its native sources.
 
-    `trees` returns the tree of one file; it is asked once for each file that an entry reaches by name, and what it
-    returns is not changed.
+    `trees` returns the tree of one file; it is asked for files that an entry reaches by name, and what it returns is
+    not changed. Raises `IntakeError` (PYTHON_TOO_COMPLEX).
     """
-    program = Program(trees, modules)
+    try:
+        return _fingerprint(ops, Program(trees, modules), payload)
+    except RecursionError:  # nesting is bounded; this is for what we did not think of
+        raise too_complex("") from None
+
+
+def _fingerprint(ops: Iterable[Op], program: Program, payload: Payload) -> Fingerprint:
     rows: set[tuple[str, ...]] = set()
     parts: dict[Part, None] = {}
     for op in ops:
