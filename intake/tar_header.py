@@ -87,6 +87,9 @@ def parse_header(block: bytes, name_override: str | None = None) -> Member | Ext
     kind = block[156:157]
     if kind in (b"x", b"g", b"L"):
         return Extension(kind.decode(), size)
+    if not posix and kind in (b"0", b"\x00", b"5") and any(block[345:500]):
+        # GNU tar keeps times, sparse maps and volume offsets where others read the start of a name.
+        raise _malformed("a header of GNU tar holds more than a name", "Run tar without --incremental.")
     full = _name(block, posix=posix) if name_override is None else name_override
     if kind == b"5":
         if size:
@@ -105,8 +108,9 @@ def parse_header(block: bytes, name_override: str | None = None) -> Member | Ext
 
 def _name(block: bytes, *, posix: bool) -> str:
     name = _text(block[0:100])
-    # GNU tar keeps times where POSIX keeps the name prefix.
-    prefix = _text(block[345:500]) if posix else ""
+    if not posix:
+        return name
+    prefix = _text(block[345:500])
     return f"{prefix}/{name}" if prefix else name
 
 

@@ -389,17 +389,22 @@ _CUDA = (
     b"\x00",
 )
 _TAR = (
-    b"ustar\x0000",
-    b"ustar  \x00",
-    b"././@LongLink",
-    b"12 path=w/b\n",
-    b"\x80",
-    b"../",
-    b"5",
-    b"x",
-    b"g",
-    b"L",
-    bytes(BLOCK),
+    *(b"ustar\x0000", b"ustar  \x00", b"././@LongLink", b"12 path=w/b\n", b"15 comment=abcd\n", b"../", bytes(BLOCK)),
+    *(
+        b"\x80",
+        b"\xff",
+        b"5",
+        b"x",
+        b"g",
+        b"L",
+        b"\x00",
+        b" ",
+        b"00000000012\x00",
+        b"   12 \x00",
+        b"w/a\x00",
+        b"/",
+        b"0_0",
+    ),
 )
 _JSON = _words(
     '{ } [ ] : , "capabilities" "exact" "one_of" "min" "max" "steps" "type" null true 1e400 -0 NaN "\\ud800" "'

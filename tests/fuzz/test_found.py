@@ -6,7 +6,7 @@ import pytest
 
 from tests.fuzz.engine import Target, run_one
 from tests.fuzz.targets import TARGETS
-from tests.intake.hostile_archives import END, A, header, member
+from tests.intake.hostile_archives import END, GNU, A, header, member
 
 BY_NAME: dict[str, Target] = {target.name: target for target in TARGETS}
 LONG_NAME = b"import os\n\n\ndef silu_and_mul(x, out):\n    os." + b"e" * 5000 + b"\n"
@@ -17,6 +17,8 @@ FOUND = [
     ("tar", header(b"w/b", fields={136: b"0000000000_\x00"}) + END, "ARCHIVE_MALFORMED"),
     # 140 bytes here and for GNU tar, none for tarfile and bsdtar.
     ("tar", A + header(b"w/b", 140, fields={124: b"\x0000000000214"}) + bytes(512) + END, "ARCHIVE_MALFORMED"),
+    # `w/a` here and for GNU tar and bsdtar, `00000000001/w/a` for tarfile.
+    ("tar", member("w/a", magic=GNU, fields={345: b"00000000001"}) + END, "ARCHIVE_MALFORMED"),
     # A canonical form that was not its own canonical form: the node routed by another domain than intake proved.
     ("metadata", b'{"architectures": ["sm_-1"]}', ""),
     ("metadata", b'{"architectures": ["SM__90"]}', ""),

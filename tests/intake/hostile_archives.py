@@ -432,6 +432,7 @@ NAMES: dict[str, Row] = (
     | {
         "folder up": (lambda: tar(folder(".."), A), INVALID),
         "folder here": (lambda: tar(folder("."), member("./a")), INVALID),
+        "prefix of GNU tar": (lambda: tar(member("w/a", magic=GNU, fields={345: b"00000000001"})), MALFORMED),
         "prefix up": (lambda: tar(member("a", fields={345: b"../.."})), INVALID),
         "PAX name with NUL": (partial(named, "w/a\x00b"), INVALID),
         "PAX name empty": (partial(named, ""), INVALID),
