@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 import tomli
@@ -32,6 +33,7 @@ CORPUS = Path(__file__).resolve().parent
 NAMES = sorted(path.parent.name for path in CORPUS.glob("*/expected.toml"))
 CONTROL = "control"
 OWN = "own"
+CORRECT = "control_correct"
 
 DETECTED, TOO_SLOW, SUCCEEDED, INCOMPLETE, AS_EXPECTED = (
     "detected",
@@ -64,7 +66,8 @@ class Expected(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     defence: str = ""  # of an own row; the catalogue has those of the others
     target: str = "activation.silu_and_mul"
     arena: str = "arena.toml"
-    incumbent: str = "control_correct"  # folder of the baseline's bundle; empty = the stock implementation
+    incumbent: str = CORRECT  # folder of the baseline's bundle; empty = the stock implementation
+    role: Literal["candidate", "baseline"] = "candidate"  # as baseline it meets `control_correct`
     copies: str = ""  # folder of the bundle it is a copy of: both must have one fingerprint
     committed: str = ""  # folder of the bundle whose hash was committed instead of its own
     inflate: Inflate | None = None
@@ -145,11 +148,13 @@ def _screen(name: str, expected: Expected, stand: Stand) -> tuple[tuple[str, ...
 
 def _judge(name: str, expected: Expected, stand: Stand) -> tuple[Verdict, str]:
     arena_path = str(CORPUS / expected.arena)
-    candidate = describe_bundle(CORPUS / name / "bundle", stand.scratch / f"{name}.json")
-    incumbent = None
-    if expected.incumbent:
-        incumbent = describe_bundle(CORPUS / expected.incumbent / "bundle", stand.scratch / f"{name}.baseline.json")
-    request = make_request(candidate, arena_path, target_id=expected.target, incumbent=incumbent)
+    roles = (name, expected.incumbent) if expected.role == "candidate" else (CORRECT, name)
+    candidate, *incumbent = (
+        describe_bundle(CORPUS / folder / "bundle", stand.scratch / f"{folder}.json") for folder in roles if folder
+    )
+    request = make_request(
+        candidate, arena_path, target_id=expected.target, incumbent=incumbent[0] if incumbent else None
+    )
     for _ in range(_TRIES):
         attempt = run_attempt(request, lambda event: None, stand.fork_server)
         verdict = grade(attempt, load_arena(arena_path))

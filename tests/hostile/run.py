@@ -16,9 +16,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from qualify.arm_server import start_arm_server
 from qualify.intake_runner import IntakeRunner
-from qualify.referee import PRELOAD
-from qualify.sandbox.client import Zygote
 from tests.hostile.corpus import NAMES, Result, Stand, expected_of, run_row
 
 
@@ -28,7 +27,7 @@ def stand() -> Iterator[Stand]:
     with (
         tempfile.TemporaryDirectory() as scratch,
         IntakeRunner() as intake,
-        Zygote.start(preload=PRELOAD) as fork_server,
+        start_arm_server() as fork_server,
     ):
         yield Stand(Path(scratch), intake, fork_server)
 
