@@ -16,10 +16,11 @@ import ast
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import ClassVar
 
-from intake.fingerprint.folding import MISSING, binary, compare, constant_token, is_number, unary
+from intake.fingerprint.folding import MISSING, constant_token, is_number
 from intake.fingerprint.names import Definition, Module, Names
-from intake.fingerprint.rewrite import Frame, absorbs, is_dead, live_statements, nesting
-from intake.fingerprint.usage import CLASS, MODULE, Analysis, parameters
+from intake.fingerprint.reading import Constants, Reading
+from intake.fingerprint.rewrite import Frame, absorbs, is_dead, live_statements
+from intake.fingerprint.usage import CLASS, parameters
 from intake.syntax import dotted_name
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -27,70 +28,24 @@ _DROPPED = frozenset({"annotation", "returns", "type_comment", "ctx", "kind", "t
 _BLOCKS = frozenset({"body", "orelse", "finalbody"})
 _KERNELS = frozenset({"x:triton.jit"})
 _FLIPPED: dict[type, str] = {ast.Gt: "Lt", ast.GtE: "LtE"}
-_CONSTANT_DEPTH = 4  # constants followed through definitions
-_CONSTANT_NESTING = 12  # levels of an expression that is taken for a constant
 _FIELDS: dict[type, tuple[str, ...]] = {}
 
 
-class Constants:
-    """The top-level names of the bundle that stand for a constant."""
+class Body(Reading):
+    """Writes the top-level statement at `place` of `path`; `tokens` and `references` hold the result after `write`."""
 
-    def __init__(self, names: Names) -> None:
-        self._names = names
-        self._known: dict[Definition, object] = {}
-        self._parameters: dict[Definition, dict[str, int]] = {}
-
-    def parameters(self, definition: Definition) -> dict[str, int]:
-        """Return the places of a function's parameters by name; {} for what is no plain function."""
-        known = self._parameters.get(definition)
-        if known is None:
-            statements = self._names.file(definition.path).defined[definition.name]
-            arguments = statements[0].args if isinstance(statements[0], _FUNCTIONS) and len(statements) == 1 else None
-            items = [] if arguments is None else [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
-            known = self._parameters[definition] = {item.arg: index for index, item in enumerate(items)}
-        return known
-
-    def of(self, definition: Definition, depth: int = _CONSTANT_DEPTH) -> object:
-        """Return the constant behind a definition, or MISSING."""
-        if definition in self._known:
-            return self._known[definition]
-        self._known[definition] = MISSING  # for definitions that go in a circle
-        statements = self._names.file(definition.path).defined[definition.name]
-        value = statements[0].value if isinstance(statements[0], ast.Assign | ast.AnnAssign) else None
-        target = (
-            statements[0].targets if isinstance(statements[0], ast.Assign) else [getattr(statements[0], "target", 0)]
-        )
-        plain = len(statements) == 1 and len(target) == 1 and isinstance(target[0], ast.Name)
-        if value is None or not plain or depth == 0 or nesting(value, _CONSTANT_NESTING) > _CONSTANT_NESTING:
-            return MISSING
-        if self._names.is_rebound(definition):
-            return MISSING
-        body = Body(self._names, self, definition.path, statements[0], depth - 1)
-        self._known[definition] = body.fold(value)
-        return self._known[definition]
-
-
-class Body:
-    """Writes one top-level statement of `path`; `tokens` and `references` hold the result after `write`."""
-
-    def __init__(
-        self, names: Names, constants: Constants, path: str, statement: ast.stmt, depth: int = _CONSTANT_DEPTH
-    ) -> None:
+    def __init__(self, names: Names, constants: Constants, path: str, place: int) -> None:
+        super().__init__(names, constants, path, place)
         self.tokens: list[str] = []
         self.references: dict[Definition, int] = {}
-        self.is_kernel = False  # holds a kernel of a DSL
-        self._names = names
-        self._constants = constants
-        self._path = path
-        self._statement = statement
-        self._depth = depth
-        self._analysis = Analysis(statement)
-        self._own = set(names.file(path).bound.get(id(statement), ()))
         self._own_numbers: dict[str, str] = {}
-        self._folded: dict[int, tuple[ast.AST, object]] = {}  # with the node, so that its id stays its own
-        self._frames = [Frame(self._analysis.module)]
         self._count = 0
         self._emit = self.tokens.append
+
+    @property
+    def line(self) -> int:
+        """The line on which the statement begins."""
+        return self._statement.lineno
 
     def write(self) -> None:
         """Write the statement."""
@@ -99,18 +54,6 @@ class Body:
             self._node(self._statement)
         else:
             self._statements([self._statement], is_straight=False)
-
-    def is_pure(self, node: ast.AST) -> bool:
-        """Say whether a node only reads and computes."""
-        return id(node) not in self._analysis.impure
-
-    def adopt(self, node: ast.AST, *, like: ast.AST) -> None:
-        """Treat a node that was made just now as another one."""
-        self._analysis.adopt(node, like=like)
-
-    def taint(self, node: ast.AST, name: str) -> bool:
-        """Treat everything around a use of `name` as impure."""
-        return self._analysis.taint(node, name)
 
     # Statements
 
@@ -174,7 +117,6 @@ class Body:
         self._name_of(node)
         self._list(node.decorator_list)
         is_kernel = self._frames[-1].is_kernel or any(token in _KERNELS for token in self.tokens[start:])
-        self.is_kernel |= is_kernel
         self._open(node, node.args, is_kernel=is_kernel)
         self._statements(node.body, is_straight=True)
         self._frames.pop()
@@ -299,33 +241,6 @@ class Body:
             meaning = f"g{self.references.setdefault(meaning, len(self.references))}"
         return ".".join(["module" if isinstance(meaning, Module) else meaning, *attributes])
 
-    def meaning_of(self, node: ast.AST) -> Definition | Module | str | None:
-        """Return what a dotted name outside all local scopes means; None for anything else."""
-        chain = dotted_name(node)
-        if chain is None or self._frame_of(chain[0].id) is not None or chain[0].id in self._own:
-            return None
-        attributes = list(chain[1])
-        meaning = self._names.resolve(self._path, chain[0].id, attributes)
-        if isinstance(meaning, str):
-            return ".".join([meaning, *attributes])
-        return None if attributes else meaning
-
-    def is_external(self, node: ast.AST) -> bool:
-        """Say whether a node is the dotted name of something outside the bundle."""
-        meaning = self.meaning_of(node)
-        return isinstance(meaning, str) and meaning.startswith("x:")
-
-    def _frame_of(self, name: str) -> Frame | None:
-        """Return the scope that binds a name; None for the top level of the file."""
-        innermost = self._frames[-1]
-        for frame in reversed(self._frames):
-            kind = frame.usage.kind
-            if kind == MODULE or (kind == CLASS and frame is not innermost):
-                continue
-            if frame.usage.binds(name):
-                return frame
-        return None
-
     def _local(self, frame: Frame, name: str) -> str:
         if frame.usage.kind == CLASS:
             return f"m:{name}"
@@ -430,54 +345,6 @@ class Body:
             first, second = self.tokens[start:middle], self.tokens[middle:]
             if second < first and self.is_pure(left) and self.is_pure(right):
                 self.tokens[start:] = [*second, *first]
-
-    # Constants
-
-    def truth(self, node: ast.expr) -> bool | None:
-        """Return what a test always is, or None."""
-        if self.meaning_of(node) == "x:typing.TYPE_CHECKING":
-            return False
-        value = self.fold(node)
-        return None if value is MISSING else bool(value)
-
-    def fold(self, node: ast.AST) -> object:
-        """Return the constant that an expression is, or MISSING."""
-        if isinstance(node, ast.Constant):
-            return node.value
-        if isinstance(node, ast.Name | ast.Attribute):
-            return self._fold_name(node)
-        if not isinstance(node, ast.BinOp | ast.UnaryOp | ast.Compare | ast.JoinedStr):
-            return MISSING
-        known = self._folded.get(id(node))
-        if known is None:
-            known = self._folded[id(node)] = node, self._fold(node)
-        return known[1]
-
-    def _fold(self, node: ast.BinOp | ast.UnaryOp | ast.Compare | ast.JoinedStr) -> object:
-        if isinstance(node, ast.JoinedStr):
-            texts = [self.fold(part) for part in node.values]
-            plain = all(isinstance(text, str) for text in texts)
-            return "".join(map(str, texts)) if plain else MISSING
-        if isinstance(node, ast.UnaryOp):
-            value = self.fold(node.operand)
-            return MISSING if value is MISSING else unary(type(node.op), value)
-        if isinstance(node, ast.BinOp):
-            left = self.fold(node.left)
-            right = MISSING if left is MISSING else self.fold(node.right)
-            return MISSING if right is MISSING else binary(type(node.op), left, right)
-        is_main = len(node.ops) == 1 and self.meaning_of(node.left) == "n:__name__"
-        left = "imported" if is_main else self.fold(node.left)
-        right = self.fold(node.comparators[0]) if len(node.ops) == 1 else MISSING
-        return MISSING if MISSING in (left, right) else compare(type(node.ops[0]), left, right)
-
-    def _fold_name(self, node: ast.Name | ast.Attribute) -> object:
-        if isinstance(node, ast.Name) and (frame := self._frame_of(node.id)) is not None:
-            if node.id not in frame.values:
-                return MISSING
-            with frame.standing_in(node.id) as value:
-                return self.fold(value)
-        meaning = self.meaning_of(node)
-        return self._constants.of(meaning, self._depth) if isinstance(meaning, Definition) else MISSING
 
     _HANDLERS: ClassVar[dict[type, Callable[..., None]]] = {
         **dict.fromkeys((ast.Name, ast.Attribute, ast.Call), _chain),

@@ -1,7 +1,8 @@
 """What the top-level names of a bundle's files mean, across files.
 
 Invariants
-1. A file is asked for only when a name leads into it, and once.
+1. A file is read only when a name leads into it. What is remembered of it holds no tree: statements are known by
+   their place in the file, and whoever has the trees decides which of them stay in memory.
 2. A name means a definition of the bundle, a module of the bundle, or the full path of something outside it; through
    how many imports and aliases it is reached does not matter.
 3. A top-level name that is bound once, to a constant, and that nothing rebinds, stands for that constant.
@@ -39,29 +40,31 @@ Meaning = Definition | Module | str
 
 
 class File:
-    """The top level of one file: what each name is bound by, what runs at import, and what is imported."""
+    """The top level of one file: what each name is bound by, what runs at import, and what is imported.
+
+    Statements are given by their place in the file.
+    """
 
     def __init__(self, tree: ast.Module) -> None:
-        self.tree = tree  # keeps the nodes alive: their ids are used as keys
-        self.defined: dict[str, list[ast.stmt]] = {}
-        self.bound: dict[int, dict[str, int]] = {}  # statement id -> the names it binds, with their places
-        self.effects: list[ast.stmt] = []
+        self.defined: dict[str, list[int]] = {}
+        self.bound: dict[int, dict[str, int]] = {}  # statement -> the names it binds, with their places
+        self.effects: list[int] = []
         self.imports: dict[str, str] = {}
         self.imported: set[str] = set()  # the first parts of all imported names, also inside functions
         self.rebound: set[str] = set()  # names that a function or another module may bind anew
-        for statement in tree.body:
-            self._take(statement)
+        for place, statement in enumerate(tree.body):
+            self._take(place, statement)
 
-    def _take(self, statement: ast.stmt) -> None:
+    def _take(self, place: int, statement: ast.stmt) -> None:
         self._note_statements(statement)
         if isinstance(statement, _IMPORTS) or is_noise(statement):
             return
         names = _bound_by(statement)
-        self.bound[id(statement)] = names
+        self.bound[place] = names
         if not names:
-            self.effects.append(statement)
+            self.effects.append(place)
         for name in names:
-            self.defined.setdefault(name, []).append(statement)
+            self.defined.setdefault(name, []).append(place)
 
     def _note_statements(self, statement: ast.stmt) -> None:
         pending: list[tuple[ast.AST, bool]] = [(statement, True)]
@@ -97,6 +100,15 @@ class Names:
             found = self._files[path] = File(self._trees(path))
             self._rebound |= found.rebound
         return found
+
+    def statement(self, path: str, place: int) -> ast.stmt:
+        """Return a top-level statement of a file by its place."""
+        return self._trees(path).body[place]
+
+    def statements(self, definition: Definition) -> list[ast.stmt]:
+        """Return the statements that bind a top-level name."""
+        body = self._trees(definition.path).body
+        return [body[place] for place in self.file(definition.path).defined[definition.name]]
 
     def resolve(self, path: str, name: str, attributes: list[str]) -> Meaning:
         """Return what `name.attributes` means at the top level of `path`.

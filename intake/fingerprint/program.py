@@ -8,14 +8,14 @@ Invariants
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from intake.closure import LocalModules
 from intake.digest_graph import deep_digests, digest_of, reached
-from intake.fingerprint.body import Body, Constants, weight_of
+from intake.fingerprint.body import Body, weight_of
 from intake.fingerprint.names import Definition, Names, Trees
+from intake.fingerprint.reading import Constants
 
 _KERNEL_LANGUAGES = ("x:triton", "x:cutlass")
 
@@ -32,14 +32,22 @@ class Node(NamedTuple):
     holds_kernel: bool
 
 
+class _Place(NamedTuple):
+    """A statement of a file by its place, and the name for which it is written."""
+
+    path: str
+    name: str
+    place: int
+
+
 class Program:
     """The graph below the roots that were asked for."""
 
     def __init__(self, trees: Trees, modules: LocalModules) -> None:
         self._names = Names(trees, modules)
         self._constants = Constants(self._names)
-        self._index: dict[Definition | tuple[str, int], int] = {}
-        self._pending: list[tuple[int, str, ast.stmt | Definition]] = []
+        self._index: dict[Definition | _Place, int] = {}
+        self._pending: dict[str, list[tuple[int, int | Definition]]] = {}  # what is to be written, file by file
         self._effects: dict[str, list[int]] = {}
         self._deep: list[str] = []
         self.nodes: list[Node] = []
@@ -86,51 +94,54 @@ class Program:
         known = self._effects.get(path)
         if known is None:
             file = self._names.file(path)
-            known = [self._statement(path, "import", statement) for statement in file.effects]
+            known = [self._statement(path, "import", place) for place in file.effects]
             self._write_pending()
             known = self._effects[path] = [node for node in known if self.nodes[node].weight]
         return known
 
     def _definition(self, definition: Definition) -> int:
         file = self._names.file(definition.path)
-        statements = file.defined[definition.name]
-        if len(statements) == 1 and len(file.bound[id(statements[0])]) == 1:
-            return self._statement(definition.path, definition.name, statements[0])
+        places = file.defined[definition.name]
+        if len(places) == 1 and len(file.bound[places[0]]) == 1:
+            return self._statement(definition.path, definition.name, places[0])
         return self._add(definition, definition.path, definition)
 
-    def _statement(self, path: str, name: str, statement: ast.stmt) -> int:
-        return self._add((name, id(statement)), path, statement)
+    def _statement(self, path: str, name: str, place: int) -> int:
+        return self._add(_Place(path, name, place), path, place)
 
-    def _add(self, key: Definition | tuple[str, int], path: str, what: ast.stmt | Definition) -> int:
+    def _add(self, key: Definition | _Place, path: str, what: int | Definition) -> int:
         known = self._index.get(key)
         if known is None:
             known = self._index[key] = len(self.nodes)
-            self.nodes.append(Node(path, 0, key.name if isinstance(key, Definition) else key[0], "", "", 0, False))
+            self.nodes.append(Node(path, 0, key.name, "", "", 0, False))
             self.references.append([])
-            self._pending.append((known, path, what))
+            self._pending.setdefault(path, []).append((known, what))
         return known
 
     def _write_pending(self) -> None:
         while self._pending:
-            index, path, what = self._pending.pop()
-            if isinstance(what, Definition):
-                self._write_name(index, what)
-                continue
-            body = Body(self._names, self._constants, path, what)
-            body.write()
-            self.references[index] = [self._definition(definition) for definition in body.references]
-            self._store(index, body.tokens, getattr(what, "lineno", 0))
+            path, queue = next(iter(self._pending.items()))
+            while queue:
+                index, what = queue.pop()
+                if isinstance(what, Definition):
+                    self._write_name(index, what)
+                    continue
+                body = Body(self._names, self._constants, path, what)
+                body.write()
+                self.references[index] = [self._definition(definition) for definition in body.references]
+                self._store(index, body.tokens, body.line)
+            del self._pending[path]
 
     def _write_name(self, index: int, definition: Definition) -> None:
         """Write a name whose statements are nodes of their own."""
         file = self._names.file(definition.path)
         tokens = []
-        for statement in file.defined[definition.name]:
+        for place in file.defined[definition.name]:
             # Several names may share one statement, which must be one node for all of them.
-            names = file.bound[id(statement)]
-            self.references[index].append(self._statement(definition.path, next(iter(names)), statement))
+            names = file.bound[place]
+            self.references[index].append(self._statement(definition.path, next(iter(names)), place))
             tokens.append(f"name:{names[definition.name]}")
-        self._store(index, tokens, file.defined[definition.name][0].lineno)
+        self._store(index, tokens, self._names.statements(definition)[0].lineno)
 
     def _store(self, index: int, tokens: list[str], line: int) -> None:
         shape = [token[: token.index(":", 2)] if token.startswith("c:") else token for token in tokens]
