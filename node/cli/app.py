@@ -120,7 +120,7 @@ def init(
 
 
 @app.command(rich_help_panel=MINER)
-def scan(bundle: options.Bundle, json: options.Json = False) -> int:
+def scan(bundle: options.BundleOrArchive, json: options.Json = False) -> int:
     """Find everything a validator would refuse about a bundle, with file and line.
 
     Runs the validator's own intake code. Exit code 3 when there is something to mend.

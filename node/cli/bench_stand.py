@@ -21,6 +21,7 @@ from config.arena import load_arena
 from config.errors import ConfigurationError, HostError
 from config.settings import Settings
 from intake.publish import publish
+from node.cli.miner import bundle_path
 from node.cli.resolve import resolve
 from qualify.arm_server import start_arm_server
 from qualify.intake_runner import IntakeRunner
@@ -139,18 +140,6 @@ def open_stand(choice: Choice) -> Iterator[Stand]:
 def _close(arms: Future[Zygote]) -> None:
     with contextlib.suppress(HostError):
         arms.result().close()
-
-
-def bundle_path(bundle: str) -> Path:
-    """Return the path of a bundle's folder or archive. Raises `ConfigurationError` (BUNDLE_FOLDER_MISSING)."""
-    path = Path(bundle)
-    if not (path.is_dir() or path.is_file()):  # opening a pipe would wait for a writer
-        raise ConfigurationError(
-            "BUNDLE_FOLDER_MISSING",
-            f"there is no folder or archive {bundle}",
-            hint="name the folder that holds manifest.toml, or the .tar.gz that chain-package wrote",
-        )
-    return path
 
 
 def _interrupt(_number: int, _frame: object) -> None:

@@ -47,6 +47,18 @@ def bundle_folder(bundle: str) -> Path:
     return folder
 
 
+def bundle_path(bundle: str) -> Path:
+    """Return the path of a bundle's folder or archive. Raises `ConfigurationError` (BUNDLE_FOLDER_MISSING)."""
+    path = Path(bundle)
+    if not (path.is_dir() or path.is_file()):  # opening a pipe would wait for a writer
+        raise ConfigurationError(
+            "BUNDLE_FOLDER_MISSING",
+            f"there is no folder or archive {bundle}",
+            hint="name the folder that holds manifest.toml, or the .tar.gz that chain-package wrote",
+        )
+    return path
+
+
 def prepare(folder: Path, url: str, *, allow_loopback_http: bool) -> Prepared:
     """Hash and check the tree and encode payload v1.
 

@@ -8,8 +8,8 @@ import msgspec
 
 from config.errors import ErrorDocument, ExitCode, IntakeError
 from intake.refusal import BundleRefused
-from intake.scan import screen_directory
-from node.cli.miner import bundle_folder
+from intake.scan import screen_path
+from node.cli.miner import bundle_path
 from node.cli.output import Output, facts
 
 if TYPE_CHECKING:
@@ -40,9 +40,9 @@ def run(bundle: str, *, as_json: bool) -> int:
 
 
 def scan(bundle: str) -> Scanned:
-    """Return what a validator's intake says about the folder `bundle`."""
+    """Return what a validator's intake says about `bundle`, a folder or an archive."""
     try:
-        report = screen_directory(bundle_folder(bundle)).report
+        report = screen_path(bundle_path(bundle)).report
     except BundleRefused as refusal:
         return Scanned(False, "", "", "", (), refusal.findings)
     except IntakeError as error:

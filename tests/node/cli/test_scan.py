@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from intake.manifest import ABI, LEGACY_ABI
+from intake.package import package_bundle
 
 if TYPE_CHECKING:
     from tests.node.cli.conftest import RunCli
@@ -22,6 +23,15 @@ def test_a_good_bundle_is_accepted(cli: RunCli) -> None:
     assert data["accepted"] is True
     assert data["target_id"] == "activation.silu_and_mul"
     assert len(data["content_hash"]) == 64
+
+
+def test_a_packed_archive_is_the_bundle_it_was_packed_from(cli: RunCli, tmp_path: Path) -> None:
+    """Folder and archive have one identity; a file that is neither is told so."""
+    packed = package_bundle(EXAMPLES / "silu_fast", tmp_path / "a.tar.gz")
+    data = cli("scan", str(packed.path), "--json").document["data"]
+    assert (data["accepted"], data["content_hash"]) == (True, packed.content_hash)
+    ran = cli("scan", __file__, "--json")
+    assert (ran.code, ran.document["data"]["findings"][0]["code"]) == (3, "ARCHIVE_NOT_GZIP")
 
 
 def test_everything_to_mend_is_listed_with_its_line(cli: RunCli, tmp_path: Path) -> None:
