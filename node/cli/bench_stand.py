@@ -3,7 +3,7 @@
 Invariants
 1. The bundle goes the way it goes at a validator: sandboxed intake, immutable publication, sandboxed arms. Only the
    store is a temporary folder.
-2. Leaving the stand, also by Ctrl-C or SIGTERM, leaves no process and no file behind.
+2. Leaving the stand, also by Ctrl-C, SIGTERM or SIGHUP, leaves no process and no file behind.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from config.arena import load_arena
-from config.errors import ConfigurationError, HostError
+from config.errors import ConfigurationError
 from config.settings import Settings
 from intake.publish import publish
 from node.cli.miner import bundle_path
@@ -129,8 +129,8 @@ def open_stand(choice: Choice) -> Iterator[Stand]:
     settings = resolve(choice.config).settings
     load_arena(choice.arena or settings.qualify.arena)
     with contextlib.ExitStack() as stack:
-        before = signal.signal(signal.SIGTERM, _interrupt)
-        stack.callback(signal.signal, signal.SIGTERM, before)
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            stack.callback(signal.signal, number, signal.signal(number, _interrupt))
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="cacheon-stand-"))
         arms = stack.enter_context(ThreadPoolExecutor(1)).submit(start_arm_server)  # slow, so beside everything else
         stack.callback(_close, arms)
@@ -138,7 +138,7 @@ def open_stand(choice: Choice) -> Iterator[Stand]:
 
 
 def _close(arms: Future[Zygote]) -> None:
-    with contextlib.suppress(HostError):
+    if arms.exception() is None:
         arms.result().close()
 
 

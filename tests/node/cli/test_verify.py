@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from config.errors import HostError
 from intake.package import package_bundle
 from node.cli import bench_stand, main
 from qualify.arm_server import start_arm_server
@@ -178,6 +180,21 @@ def test_a_machine_that_is_not_ready_is_not_the_bundles_fault(inside: RunCli, ar
     """Exit code 6, and no verdict."""
     ran = inside("verify", SILU, "--arena", arena, "--json", env={"CACHEON_QUALIFY__ARM_CORES": "4095"})
     assert (ran.code, ran.document["error"]["code"]) == (6, "ARM_CORE_UNAVAILABLE")
+
+
+def test_a_sandbox_that_cannot_be_had_is_the_hosts_matter(
+    inside: RunCli, monkeypatch: pytest.MonkeyPatch, arena: str, tmp_path: Path
+) -> None:
+    """The missing layer's own error is shown, and nothing is left in the temporary folder."""
+
+    def refused() -> Zygote:
+        raise HostError("SANDBOX_LAYER_MISSING", "no user namespaces")
+
+    monkeypatch.setattr(bench_stand, "start_arm_server", refused)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    ran = inside("verify", SILU, "--arena", arena, "--json")
+    assert (ran.code, ran.document["error"]["code"]) == (6, "SANDBOX_LAYER_MISSING")
+    assert not list(tmp_path.glob("cacheon-stand-*"))
 
 
 def test_a_bundle_that_is_not_there_is_one_error(inside: RunCli, tmp_path: Path) -> None:
