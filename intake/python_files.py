@@ -3,12 +3,14 @@
 Invariants
 1. Every file is parsed and bounded. Files in which the policy certainly finds nothing (`intake.quiet`) are not read
    node by node; whether a file is read that way never changes what is found.
-2. A tree takes fifty times the memory of its text, so only the first trees are kept, up to `_KEPT_BYTES` of text.
+2. A tree takes fifty times the memory of its text. Of small bundles all trees are kept, of large ones the first, and
+   those used last; a file whose tree is asked for again and again keeps it, whatever its size.
 """
 
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Mapping
 
 from config.limits import IntakeLimits
@@ -24,7 +26,9 @@ from intake.static_scan import ScannedModule, check_reexports, scan_module
 from intake.syntax import Parsed, bounded, parse_tree
 from intake.tree import Kind, kind_of
 
-_KEPT_BYTES = 256 * 1024
+_KEPT_BYTES = 128 * 1024
+_RECENT_BYTES = 128 * 1024
+_PARSES = 4  # of one file after the scan; then its tree is kept, so that time stays bounded
 
 
 class PythonFiles:
@@ -40,6 +44,8 @@ class PythonFiles:
         self._scanned: dict[str, ScannedModule] = {}
         self._quiet: dict[str, ScannedModule] = {}  # files in which the policy finds nothing
         self._kept: dict[str, ast.Module] = {}
+        self._recent: dict[str, ast.Module] = {}
+        self._parsed: Counter[str] = Counter()  # how often a file was parsed after the scan
         self._kept_bytes = 0  # text of the files scanned so far
         self._defined: dict[str, frozenset[str]] = {}  # names bound at module level
         paths = [path for path in files if kind_of(path) is Kind.PYTHON]
@@ -111,6 +117,15 @@ class PythonFiles:
         return python_closure(sources, self._imports, self.modules, self._findings)
 
     def tree(self, path: str) -> ast.Module:
-        """Return the syntax tree of a file that was scanned."""
-        kept = self._kept.get(path)
-        return parse_tree(path, self._files[path], self._limits) if kept is None else kept
+        """Return the syntax tree of a file that was scanned; not always the same object."""
+        tree = self._kept.get(path) or self._recent.pop(path, None)
+        if tree is None:
+            tree = parse_tree(path, self._files[path], self._limits)
+            self._parsed[path] += 1
+        if self._parsed[path] > _PARSES:
+            self._kept[path] = tree
+        if path not in self._kept:
+            self._recent[path] = tree  # the last one is the one used last
+            while len(self._recent) > 1 and sum(len(self._files[name]) for name in self._recent) > _RECENT_BYTES:
+                self._recent.pop(next(iter(self._recent)))
+        return tree
