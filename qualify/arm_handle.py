@@ -42,11 +42,12 @@ from qualify.sandbox.closing import Closing
 from qualify.sandbox.outcome import Outcome, OutcomeKind
 from qualify.sandbox.policy import SandboxPolicy
 from qualify.starvation import FOREIGN_SHARE, foreign_share, read_use
-from qualify.stillness import Rest, ran_since, settle
+from qualify.stillness import Rest, ran_since, settle, woke_since
 from scoring.attempt import ChildOutcome
 
 _STOP_PATIENCE_NS = 2_000_000_000  # how long a stopped arm may take to come to rest
 _STUMBLE_NS = 3_000_000  # a single run of a stopped arm that may have been the kernel's accident
+_WAKES_MAX = 5  # of one arm; a thread that is preempted on its way into the stop arrives once more to finish it
 _REAP_SECONDS = 10.0
 _WATCH_NS = 5_000_000  # how long an answer is watched for before the referee sleeps; most calls are shorter
 _PROMPT_PART = 10  # an answer within this part of the deadline is prompt
@@ -93,7 +94,8 @@ class Arm(Closing):
         self.prepare_ns = 0  # what its load-time halves took, all together
         self.last_output: tuple[Places, tuple[torch.Tensor, ...]] | None = None  # to be looked at again
         self._control = control
-        self._rest = Rest(0, 0)  # the reading of when it was last stopped
+        self._rest = Rest(0, ())  # the reading of when it was last stopped
+        self._wakes = 0  # how often it was put on the processor while it was stopped
         self._stumbled_ns = 0  # what it ran, once, while it was stopped
         self._watch = not shares_core(core)
         self._poll = select.poll()
@@ -186,6 +188,10 @@ class Arm(Closing):
         if ran:
             self._stumbled_ns = ran
             self._settle()
+        if woke_since(self.process.host_pid, self._rest):  # too short for a run, but not for an accident
+            self._wakes += 1
+            if self._wakes > _WAKES_MAX:
+                raise ArmError("protocol", f"the arm woke {self._wakes} times while it had to stand still")
 
     def require_steadiness(self) -> None:
         """Raise `ArmError` (machine) when the arm ran once while it had to stand still: its times prove nothing."""

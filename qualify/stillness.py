@@ -6,6 +6,7 @@ Invariants
    its threads were put on a processor.
 2. Both have to agree. The kernel may charge a thread that has left already for what it does to find the next one, a
    millisecond and more on a crowded machine; that is no run, and nothing was put on a processor for it.
+3. Counts are compared thread by thread: the sum of them could be kept by a thread that ends.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ class Rest(NamedTuple):
     """A reading of a stopped process: its processor time, and how often its threads were put on a processor."""
 
     cpu_ns: int
-    arrivals: int  # 0 where the kernel does not count
+    arrivals: tuple[tuple[str, int], ...]  # by thread; empty where the kernel does not count
 
 
 def settle(pid: int) -> Rest:
@@ -45,6 +46,11 @@ def ran_since(pid: int, rest: Rest) -> int:
     return ran
 
 
+def woke_since(pid: int, rest: Rest) -> bool:
+    """Say whether a thread of process `pid` was put on a processor since `rest`, however shortly."""
+    return bool(rest.arrivals) and _arrivals(pid) not in (rest.arrivals, ())
+
+
 def cpu_ns(pid: int) -> int:
     """Return the processor time that all threads of a process have used so far, in ns; 0 when it is gone."""
     try:
@@ -53,13 +59,13 @@ def cpu_ns(pid: int) -> int:
         return 0
 
 
-def _arrivals(pid: int) -> int:
-    """Return the third field of every thread's schedstat, added up (proc(5), sched-stats.rst)."""
-    total = 0
+def _arrivals(pid: int) -> tuple[tuple[str, int], ...]:
+    """Return the third field of every thread's schedstat (proc(5), sched-stats.rst)."""
+    counts = []
     try:
         for thread in os.listdir(f"/proc/{pid}/task"):
             with open(f"/proc/{pid}/task/{thread}/schedstat", "rb") as file:
-                total += int(file.read().split()[2])
+                counts.append((thread, int(file.read().split()[2])))
     except (OSError, IndexError, ValueError):
-        return 0
-    return total
+        return ()
+    return tuple(counts)

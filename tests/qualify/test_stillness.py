@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from qualify.stillness import Rest, cpu_ns, ran_since, settle
+from qualify.stillness import Rest, cpu_ns, ran_since, settle, woke_since
 
 SPIN = "import threading\nfor _ in range(3): threading.Thread(target=lambda: [0 for _ in iter(int, 1)]).start()\n"
 
@@ -33,7 +33,8 @@ def test_a_stopped_process_uses_no_time(spinning: int) -> None:
     """Once settled, it has not run."""
     rest = settle(spinning)
     assert rest.cpu_ns >= 50_000_000
-    assert rest.arrivals > 0
+    assert len(rest.arrivals) == 4
+    assert not woke_since(spinning, rest)
     assert ran_since(spinning, rest) == 0
 
 
@@ -46,6 +47,7 @@ def test_a_process_that_woke_and_stopped_again_is_told(spinning: int) -> None:
     os.kill(spinning, signal.SIGSTOP)
     os.waitid(os.P_PID, spinning, os.WSTOPPED)
     assert ran_since(spinning, rest) > 0
+    assert woke_since(spinning, rest)
 
 
 def test_time_that_is_charged_without_a_run_is_no_run(spinning: int) -> None:
@@ -53,13 +55,15 @@ def test_time_that_is_charged_without_a_run_is_no_run(spinning: int) -> None:
     rest = settle(spinning)
     earlier = Rest(rest.cpu_ns - 5_000_000, rest.arrivals)
     assert ran_since(spinning, earlier) == 0
-    assert ran_since(spinning, earlier._replace(arrivals=rest.arrivals - 1)) >= 5_000_000
-    assert ran_since(spinning, earlier._replace(arrivals=0)) >= 5_000_000  # a kernel that does not count
+    assert ran_since(spinning, earlier._replace(arrivals=rest.arrivals[1:])) >= 5_000_000  # a thread came or went
+    assert ran_since(spinning, earlier._replace(arrivals=())) >= 5_000_000  # a kernel that does not count
 
 
 def test_a_process_that_is_gone_has_used_nothing() -> None:
     """What became of it is told elsewhere; here it just does not run."""
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait()
-    assert settle(process.pid) == Rest(0, 0)
-    assert ran_since(process.pid, Rest(5, 5)) == 0
+    assert settle(process.pid) == Rest(0, ())
+    rest = Rest(5, ((str(process.pid), 5),))
+    assert ran_since(process.pid, rest) == 0
+    assert not woke_since(process.pid, rest)
