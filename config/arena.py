@@ -20,14 +20,18 @@ from config.errors import ConfigurationError, SourceLocation
 
 ARENA_SCHEMA = "cacheon.arena.v1"
 CPU_TIMING_METHOD = "outside-monotonic-per-call"
+RANKS_MAX = 8  # of one group
 
 
-class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What one target is measured on: a dtype and a list of shapes (dimension name -> extent)."""
+class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What one target is measured on: a dtype, a list of shapes (dimension name -> extent), and for a collective the
+    number of ranks. The digest of an arena without groups does not know the last one.
+    """
 
     target: str
     dtype: str
     shapes: tuple[dict[str, int], ...]
+    world_size: int = 1
 
 
 class Arena(msgspec.Struct, frozen=True, dict=True, forbid_unknown_fields=True):
@@ -108,6 +112,7 @@ def parse_arena(data: bytes, source: str) -> Arena:
         (arena.warmup_calls >= 0, "warmup_calls must not be negative"),
         (min(arena.call_deadline_ms, arena.attempt_budget_seconds) > 0, "deadlines must be positive"),
         (all(load.shapes for load in arena.workloads), "every workload needs a shape"),
+        (all(1 <= load.world_size <= RANKS_MAX for load in arena.workloads), f"world_size is 1 to {RANKS_MAX}"),
         (len({load.target for load in arena.workloads}) == len(arena.workloads), "a target appears twice"),
     ):
         if not holds:

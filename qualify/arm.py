@@ -6,7 +6,7 @@ Invariants
 3. Whatever an entry raises, exits or prints becomes at most one FAILED frame with bounded text.
 
 Descriptors: 3 control channel (SOCK_SEQPACKET), 4 inputs (read-only by seal), 5 outputs, and for slots with a load-time
-half 6 weights (read-only by seal).
+half 6 weights (read-only by seal). The ranks of a group are one such process each, and have joined before `main`.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from qualify.protocol import (
     is_go,
     nonce_of,
 )
+from qualify.rank_group import group_of_ranks
 from qualify.slots.base import STOCK_ROOT, Argument, Dimensions, Slot
 from qualify.slots.registry import find_slot
 
@@ -166,6 +167,8 @@ class _Server:
         for one in self._slot.arguments:
             if one.role == "scalar":
                 arguments.append(scalars[one.name])
+            elif one.role == "group":
+                arguments.append(group_of_ranks())
             elif one.role == "prepared":
                 arguments.append(self._prepared.get(key))
             else:

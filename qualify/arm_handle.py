@@ -46,14 +46,14 @@ from qualify.stillness import Rest, ran_since, settle, woke_since
 from scoring.attempt import ChildOutcome
 
 _STOP_PATIENCE_NS = 2_000_000_000  # how long a stopped arm may take to come to rest
-_STUMBLE_NS = 3_000_000  # a single run of a stopped arm that may have been the kernel's accident
+STUMBLE_NS = 3_000_000  # a single run of a stopped arm that may have been the kernel's accident
 _WAKES_MAX = 5  # of one arm; a thread that is preempted on its way into the stop arrives once more to finish it
 _REAP_SECONDS = 10.0
-_WATCH_NS = 5_000_000  # how long an answer is watched for before the referee sleeps; most calls are shorter
-_PROMPT_PART = 10  # an answer within this part of the deadline is prompt
+WATCH_NS = 5_000_000  # how long an answer is watched for before the referee sleeps; most calls are shorter
+PROMPT_PART = 10  # an answer within this part of the deadline is prompt
 _END_SECONDS = 1.0  # how long an arm that hung up may take to be dead by itself
 
-_FAILURE_KINDS = {
+FAILURE_KINDS = {
     Failure.IMPORT_FAILED: "load_failed",
     Failure.ENTRY_MISSING: "load_failed",
     Failure.EXCEPTION: "raised",
@@ -89,7 +89,7 @@ class Arm(Closing):
         self.process = process
         self.memory = memory
         self.core = core
-        self.identity = _process_identity(process.host_pid)
+        self.identity = process_identity(process.host_pid)
         self.calls = 0
         self.prepare_ns = 0  # what its load-time halves took, all together
         self.last_output: tuple[Places, tuple[torch.Tensor, ...]] | None = None  # to be looked at again
@@ -183,7 +183,7 @@ class Arm(Closing):
         if not self.process.is_stopped():
             raise ArmError("protocol", "the arm was running although it had been stopped")
         ran = ran_since(self.process.host_pid, self._rest)
-        if ran > _STUMBLE_NS or (ran and self._stumbled_ns):
+        if ran > STUMBLE_NS or (ran and self._stumbled_ns):
             raise ArmError("protocol", f"the arm ran for {ran // 1000} us while it had to stand still")
         if ran:
             self._stumbled_ns = ran
@@ -203,20 +203,23 @@ class Arm(Closing):
         self.process.kill()
         outcome = self.process.wait(_REAP_SECONDS)
         self.process.close()
-        self._control.close()
+        self._hang_up()
         self.memory.close()
         return child_outcome(outcome)
+
+    def _hang_up(self) -> None:
+        self._control.close()
 
     def _await_message(self, deadline_ms: int) -> None:
         """Wait until the arm sent something, or hung up. Raises `ArmError` when it does neither in time.
 
         Waking up takes as long as a short call, so the referee watches first, where that takes nothing from the arm.
         """
-        watched = time.monotonic_ns() + _WATCH_NS if self._watch else 0
+        watched = time.monotonic_ns() + WATCH_NS if self._watch else 0
         while time.monotonic_ns() < watched:
             if self._poll.poll(0):
                 return
-        prompt_ms = deadline_ms // _PROMPT_PART
+        prompt_ms = deadline_ms // PROMPT_PART
         if not self._poll.poll(prompt_ms):  # the core's use is read only for calls that are already slow
             use = read_use(self.process.host_pid, self.core)
             if not self._poll.poll(deadline_ms - prompt_ms):
@@ -236,14 +239,14 @@ class Arm(Closing):
         if reply.nonce != nonce:
             raise ArmError("protocol", "the answer carries another nonce than the call")
         if reply.failure is not None:
-            raise ArmError(_FAILURE_KINDS[reply.failure], reply.text)
+            raise ArmError(FAILURE_KINDS[reply.failure], reply.text)
         return reply
 
-    def _raise_late(self, deadline_ms: int, starved: float) -> NoReturn:
+    def _raise_late(self, deadline_ms: int, starved: float, where: str = "") -> NoReturn:
         self.process.kill()
         if starved > FOREIGN_SHARE:
             raise ArmError("machine", f"the core served others for {starved:.0%} of a call's {deadline_ms} ms")
-        raise ArmError("call_deadline", f"no answer within {deadline_ms} ms")
+        raise ArmError("call_deadline", f"no answer {where}within {deadline_ms} ms")
 
     def _stop(self) -> None:
         self.process.freeze()
@@ -282,7 +285,11 @@ class Arm(Closing):
         if outcome.kind is OutcomeKind.SIGNALED and outcome.signal == signal.SIGKILL:
             # the host's memory killer, most likely: an arm that kills itself gains no more than a repetition
             kind = "machine"
-        raise ArmError(kind, f"{what}: {_describe_end(outcome)}", child_outcome(outcome))
+        raise ArmError(kind, f"{what}: {_describe_end(outcome, self._name(outcome.rank))}", child_outcome(outcome))
+
+    def _name(self, rank: int) -> str:  # noqa: ARG002 - an arm is one process
+        """Return what to call one of its processes."""
+        return "it"
 
 
 def child_outcome(outcome: Outcome) -> ChildOutcome:
@@ -295,17 +302,17 @@ def child_outcome(outcome: Outcome) -> ChildOutcome:
     )
 
 
-def _describe_end(outcome: Outcome) -> str:
+def _describe_end(outcome: Outcome, who: str) -> str:
     if outcome.kind is OutcomeKind.SIGNALED and outcome.signal is not None:
         name = signal.Signals(outcome.signal).name if outcome.signal in set(signal.Signals) else str(outcome.signal)
         hint = " (inputs are mapped read-only)" if outcome.signal == signal.SIGSEGV else ""
-        return f"it was killed by signal {name}{hint}"
+        return f"{who} was killed by signal {name}{hint}"
     if outcome.kind is OutcomeKind.EXITED:
-        return f"it exited with status {outcome.exit_status}"
+        return f"{who} exited with status {outcome.exit_status}"
     return outcome.detail or f"the sandbox reports {outcome.kind}"
 
 
-def _process_identity(pid: int) -> str:
+def process_identity(pid: int) -> str:
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             started = file.read().rpartition(b")")[2].split()[19].decode("ascii")

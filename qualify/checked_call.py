@@ -5,6 +5,8 @@ Invariants
 2. Everything is checked while the arm is frozen: output values, guards, inputs, and the previous call's output.
 3. A wrong output is looked at once more after the arm was allowed to run: one that changed was filled in late.
 4. The first fault ends the attempt; it is raised as `ArmError` with a kind of `scoring.incidents`.
+5. A collective is asked of all ranks at once: inputs of which every rank has its own are held for all ranks, and the
+   output of every rank has an expectation of its own (`qualify.group_memory`).
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ from qualify.call_memory import Places, WeightKey
 from qualify.comparison import Expectation, passes
 from qualify.content import Content, Source, Style
 from qualify.dtypes import DTYPES
-from qualify.slots.base import Dimensions, Slot, Tensors
+from qualify.group_memory import ranked, share
+from qualify.slots.base import Argument, Dimensions, Slot, Tensors
 from scoring.attempt import CallCheck
 
 _GRACE_SECONDS = 0.15  # how long a wrong output is watched for a late change
@@ -59,8 +62,9 @@ class Draws:
 class Inquirer:
     """Asks arms questions and checks the answers."""
 
-    def __init__(self, slot: Slot, dtype: str, content: Content, *, call_deadline_ms: int) -> None:
+    def __init__(self, slot: Slot, dtype: str, content: Content, *, call_deadline_ms: int, ranks: int = 1) -> None:
         self._slot = slot
+        self._ranks = ranks
         self._dtype = DTYPES[dtype]
         self._weights: dict[WeightKey, dict[str, torch.Tensor]] = {}
         self._tolerance = slot.tolerance(dtype)
@@ -80,7 +84,7 @@ class Inquirer:
             key = self._slot.weight_key(case)
             if key not in self._weights:
                 shapes = self._slot.shapes(case)
-                weights = {one.name: torch.empty(shapes[one.name], dtype=self._dtype) for one in self._slot.weights}
+                weights = {one.name: self._room(one, shapes) for one in self._slot.weights}
                 source = Source(self._content, self._content.generator("weights", stage, launch, *key))
                 self._slot.draw_weights(weights, case, source)
                 self._weights[key] = weights
@@ -132,34 +136,41 @@ class Inquirer:
 
     def _blank(self, dimensions: Dimensions) -> Question:
         shapes = self._slot.shapes(dimensions)
-        inputs = {
-            argument.name: torch.empty(shapes[argument.name], dtype=argument.torch_dtype(self._dtype))
-            for argument in self._slot.tensors()
-            if argument.role == "input"
-        }
+        inputs = {one.name: self._room(one, shapes) for one in self._slot.tensors() if one.role == "input"}
         answers = {name: torch.empty(shapes[name], dtype=torch.float32) for name in self._slot.names("output")}
         return Question(dimensions, inputs, answers, {}, "")
+
+    def _room(self, argument: Argument, shapes: Mapping[str, tuple[int, ...]]) -> torch.Tensor:
+        shape = self._slot.stacked(argument.name, shapes[argument.name], self._ranks)
+        return torch.empty(shape, dtype=argument.torch_dtype(self._dtype))
 
     def _answered(self, question: Question, precision: torch.dtype) -> Question:
         scalars, comparator = self._slot.scalars(question.dimensions), self._slot.comparator
         weights = self._weights.get(self._slot.weight_key(question.dimensions), {})
-        rows = question.inputs[next(iter(self._slot.row_inputs))].shape[0] if self._slot.row_inputs else 1
+        rows = next(iter(question.answers.values())).shape[0] if self._slot.row_inputs else 1
         step = _PIECE_ROWS if self._slot.row_inputs else rows
         bounds: dict[str, list[torch.Tensor]] = {name: [] for name in question.answers}
         for start in range(0, rows, step):  # in pieces that stay in the cache
             piece = slice(start, start + step)
-            inputs = {
-                name: tensor[piece] if name in self._slot.row_inputs else tensor
-                for name, tensor in question.inputs.items()
-            }
+            inputs = {name: self._slot.rows_of(name, tensor, piece) for name, tensor in question.inputs.items()}
             for name, value in self._slot.reference({**inputs, **weights}, scalars, precision).items():
                 target = question.answers[name]
                 (target[piece] if self._slot.row_inputs else target).copy_(value)
                 bounds[name].append(comparator.row_bounds(value, self._tolerance))
         for name, answer in question.answers.items():
-            question.expectations[name] = comparator.expect(answer, self._tolerance, torch.cat(bounds[name]))
-        question.digest = self._content.fingerprint_inputs(question.inputs)
+            expectation = comparator.expect(answer, self._tolerance, torch.cat(bounds[name]))
+            names = [ranked(rank, name) for rank in range(self._ranks)] if self._slot.collective else [name]
+            question.expectations.update(dict.fromkeys(names, expectation))
+        question.digest = self._fingerprint(question.inputs)
         return question
+
+    def _fingerprint(self, inputs: Tensors) -> str:
+        shares = {
+            ranked(rank, name): tensor
+            for rank in range(self._ranks if self._slot.per_rank else 1)
+            for name, tensor in share(self._slot, inputs, rank).items()
+        }
+        return self._content.fingerprint_inputs(shares)
 
     def ask(self, arm: Arm, implementation: int, question: Question, draws: Draws) -> tuple[int, CallCheck]:
         """Run one call and check it. Returns its duration in ns and the evidence. Raises `ArmError`."""

@@ -23,6 +23,8 @@ from qualify.slots.registry import find_slot
 from qualify.subjects import CPU_ARCHITECTURE, Subject, open_subject
 from scoring.attempt import Role
 
+_TASKS_PER_RANK = 32
+
 
 @dataclass(frozen=True, slots=True)
 class Docket:
@@ -47,6 +49,11 @@ class Docket:
         return self.workload.shapes
 
     @property
+    def world_size(self) -> int:
+        """How many ranks make every call."""
+        return self.workload.world_size
+
+    @property
     def incumbent_report(self) -> IntakeReport | None:
         """The incumbent's intake report; None for stock."""
         return None if self.incumbent is None else self.incumbent.report
@@ -58,10 +65,14 @@ class Docket:
 
     def reaches(self, shape: Dimensions) -> bool:
         """Say whether a call of `shape` would be served by the candidate."""
-        return candidate_variant(self.slot, self.dtype, CPU_ARCHITECTURE, shape, self.candidate.report) is not None
+        report, ranks = self.candidate.report, self.world_size
+        return candidate_variant(self.slot, self.dtype, CPU_ARCHITECTURE, shape, report, ranks) is not None
 
     def policy(self, role: Role, core: int, implementations: Sequence[Implementation]) -> SandboxPolicy:
         """Return the sandbox of one role's arms, pinned to `core`, which may run `implementations`.
+
+        The ranks of a group share the core: what they wait for each other is part of every call, and the same for both
+        roles. A machine with a core for every rank would show other ratios; arenas say which machine counts.
 
         A folder that none of them needs is not mounted: what a bundle can see must not tell it which role it plays.
         """
@@ -77,6 +88,8 @@ class Docket:
             cpu_seconds=self.arena.attempt_budget_seconds,
             wall_seconds=2.0 * self.arena.attempt_budget_seconds,
             cores=(core,),
+            ranks=self.world_size,
+            processes=_TASKS_PER_RANK * self.world_size,
             readonly=tuple(mounts),
             waive=self.request.waive,
         )
@@ -99,4 +112,10 @@ def open_docket(request: AttemptRequest) -> Docket:
         )
     incumbent = open_subject(request.incumbent) if request.incumbent is not None else None
     slot = find_slot(target.members[0])
+    if slot.collective != (workload.world_size > 1):
+        raise ConfigurationError(
+            "TARGET_NOT_MEASURABLE",
+            f"arena {arena.id} gives {target.id} a group of {workload.world_size}",
+            hint="give a workload of a collective a world_size of at least 2, and any other workload none",
+        )
     return Docket(request, arena, target, workload, slot, open_subject(request.candidate), incumbent)

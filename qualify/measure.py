@@ -20,12 +20,14 @@ from dataclasses import dataclass, field
 import torch
 
 from config.arena import Arena
+from qualify.arm_group import ArmGroup
 from qualify.arm_handle import Arm, ArmError
 from qualify.arm_plan import ArmPlan, Implementation
 from qualify.call_memory import CallMemory
 from qualify.checked_call import Draws, Inquirer, Question
 from qualify.content import TIMED_STYLES, Content
 from qualify.environment import favour
+from qualify.group_memory import GroupMemory
 from qualify.sandbox.client import Zygote
 from qualify.sandbox.policy import SandboxPolicy
 from qualify.slots.base import Dimensions, Slot
@@ -69,6 +71,7 @@ class Rig:
     inquirer: Inquirer
     core: int
     epoch_ns: int
+    ranks: int = 1
     questions: dict[tuple[int, int], Question] = field(default_factory=dict)  # reused memory, by (case, call)
 
     def now_ns(self) -> int:
@@ -77,22 +80,29 @@ class Rig:
 
     def start_arm(self, setup: RoleSetup, shapes: Sequence[Dimensions]) -> Arm:
         """Fork one arm with memory for `shapes` and run its load-time half. Raises `ArmError` and `HostError`."""
-        memory = CallMemory(self.slot, self.dtype, tuple(shapes), self.inquirer.weights)
+        memory = self._memory(tuple(shapes))
         hello = secrets.token_bytes(16).hex()
         plan = ArmPlan(self.slot.id, self.dtype, self.arena.arm_threads, hello, setup.implementations)
         deadline_ms = _START_PATIENCE * self.arena.call_deadline_ms
         try:
-            arm = Arm.start(self.zygote, plan, setup.policy, memory, deadline_ms=deadline_ms)
+            kind = ArmGroup if self.slot.collective else Arm
+            arm = kind.start(self.zygote, plan, setup.policy, memory, deadline_ms=deadline_ms)
         except BaseException:
             memory.close()
             raise
-        favour(arm.process.host_pid)
+        if not self.slot.collective:  # ranks share a core, and one that spins would keep it from the others
+            favour(arm.process.host_pid)
         try:
             arm.prepare_ns = self.inquirer.prepare(arm, setup.by_case, shapes, deadline_ms)
         except BaseException:
             arm.close()
             raise
         return arm
+
+    def _memory(self, shapes: tuple[Dimensions, ...]) -> CallMemory:
+        if self.slot.collective:
+            return GroupMemory(self.slot, self.dtype, shapes, self.ranks, self.inquirer.weights)
+        return CallMemory(self.slot, self.dtype, shapes, self.inquirer.weights)
 
 
 @dataclass(slots=True)

@@ -31,10 +31,15 @@ class Routes:
 
 
 def route_incumbent(
-    slot: Slot, dtype: str, architecture: str, cases: Sequence[Dimensions], incumbent: IntakeReport | None
+    slot: Slot,
+    dtype: str,
+    architecture: str,
+    cases: Sequence[Dimensions],
+    incumbent: IntakeReport | None,
+    world_size: int = 1,
 ) -> Routes:
     """Return the routes of the baseline arm: stock, or the incumbent bundle with stock outside its domains."""
-    chosen = [_incumbent(slot, dtype, architecture, case, incumbent, BUNDLE_MOUNT) for case in cases]
+    chosen = [_incumbent(slot, dtype, architecture, case, incumbent, BUNDLE_MOUNT, world_size) for case in cases]
     return _routes(chosen, ())
 
 
@@ -45,14 +50,15 @@ def route_candidate(
     cases: Sequence[Dimensions],
     candidate: IntakeReport,
     incumbent: IntakeReport | None,
+    world_size: int = 1,
 ) -> Routes:
     """Return the routes of the candidate arm. `variants` is empty when no shape reaches the candidate."""
     chosen: list[Implementation] = []
     reached: set[str] = set()
     for case in cases:
-        variant = candidate_variant(slot, dtype, architecture, case, candidate)
+        variant = candidate_variant(slot, dtype, architecture, case, candidate, world_size)
         if variant is None:
-            chosen.append(_incumbent(slot, dtype, architecture, case, incumbent, INCUMBENT_MOUNT))
+            chosen.append(_incumbent(slot, dtype, architecture, case, incumbent, INCUMBENT_MOUNT, world_size))
         else:
             chosen.append(Implementation(BUNDLE_MOUNT, variant.source, variant.entry, variant.prepare or ""))
             reached.add(f"{variant.slot}/{variant.variant}")
@@ -60,22 +66,30 @@ def route_candidate(
 
 
 def candidate_variant(
-    slot: Slot, dtype: str, architecture: str, case: Dimensions, report: IntakeReport
+    slot: Slot, dtype: str, architecture: str, case: Dimensions, report: IntakeReport, world_size: int = 1
 ) -> ResolvedVariant | None:
-    """Return the variant of `report` whose domain holds the live call of `case`, or None."""
+    """Return the variant of `report` whose domain holds the live call of `case` in a group of that size, or None."""
     registry = VariantRegistry()
     by_name = {variant.variant: variant for variant in report.variants if variant.slot == slot.id}
     for name, variant in by_name.items():
         registry.register(slot.id, name, effective_domain(variant.metadata, variant.dtypes, variant.architectures))
-    descriptor = canonical_descriptor(live_descriptor(slot, case, dtype, architecture))
+    descriptor = canonical_descriptor(live_descriptor(slot, case, dtype, architecture, world_size))
     selection = registry.select(slot.id, descriptor)
     return by_name[selection.variant] if selection.variant is not None else None
 
 
 def _incumbent(
-    slot: Slot, dtype: str, architecture: str, case: Dimensions, incumbent: IntakeReport | None, mount: str
+    slot: Slot,
+    dtype: str,
+    architecture: str,
+    case: Dimensions,
+    incumbent: IntakeReport | None,
+    mount: str,
+    world_size: int,
 ) -> Implementation:
-    variant = candidate_variant(slot, dtype, architecture, case, incumbent) if incumbent is not None else None
+    variant = None
+    if incumbent is not None:
+        variant = candidate_variant(slot, dtype, architecture, case, incumbent, world_size)
     return STOCK if variant is None else Implementation(mount, variant.source, variant.entry, variant.prepare or "")
 
 

@@ -82,7 +82,13 @@ class Bench:
         """Return the routes of the correctness cases, all of which reach the candidate."""
         shapes = [case.dimensions for case in self.cases]
         return route_candidate(
-            self.rig.slot, self.rig.dtype, CPU_ARCHITECTURE, shapes, self.docket.candidate.report, None
+            self.rig.slot,
+            self.rig.dtype,
+            CPU_ARCHITECTURE,
+            shapes,
+            self.docket.candidate.report,
+            None,
+            self.docket.world_size,
         )
 
     def environment(self) -> Environment:
@@ -153,7 +159,13 @@ def occupy_bench(
         cases = plan(docket, planner) if plan else plan_cases(docket.slot, planner, docket.shapes, docket.reaches)
         rig = _build_rig(docket, opening.seed, cases, zygote, core, epoch_ns)
         routes = route_candidate(
-            docket.slot, docket.dtype, CPU_ARCHITECTURE, docket.shapes, docket.candidate.report, docket.incumbent_report
+            docket.slot,
+            docket.dtype,
+            CPU_ARCHITECTURE,
+            docket.shapes,
+            docket.candidate.report,
+            docket.incumbent_report,
+            docket.world_size,
         )
         yield Bench(docket, opening, rig, routes, tuple(cases), emit)
 
@@ -169,8 +181,9 @@ def _build_rig(
     slot, dtype, arena = docket.slot, docket.dtype, docket.arena
     elements, words = words_needed(slot, dtype, (*docket.shapes, *(case.dimensions for case in cases)))
     content = Content(seed, docket.request.attempt_id, dtype=dtype, elements=elements, words=words)
-    inquirer = Inquirer(slot, dtype, content, call_deadline_ms=arena.call_deadline_ms)
-    return Rig(arena, slot, dtype, docket.shapes, zygote, content, inquirer, core, epoch_ns)
+    ranks = docket.world_size
+    inquirer = Inquirer(slot, dtype, content, call_deadline_ms=arena.call_deadline_ms, ranks=ranks)
+    return Rig(arena, slot, dtype, docket.shapes, zygote, content, inquirer, core, epoch_ns, ranks)
 
 
 def environment_digest(record: Environment) -> str:

@@ -97,7 +97,9 @@ def _measure(bench: Bench, test: SequentialTest, launches: int) -> None:
 
 def _setups(bench: Bench) -> dict[Role, RoleSetup]:
     docket = bench.docket
-    baseline = route_incumbent(docket.slot, docket.dtype, CPU_ARCHITECTURE, docket.shapes, docket.incumbent_report)
+    baseline = route_incumbent(
+        docket.slot, docket.dtype, CPU_ARCHITECTURE, docket.shapes, docket.incumbent_report, docket.world_size
+    )
     return {"baseline": bench.setup("baseline", baseline), "candidate": bench.setup("candidate", bench.routes)}
 
 

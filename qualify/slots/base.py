@@ -7,6 +7,9 @@ Invariants
 3. The reference is written independently of the stock implementation and runs in a wider precision.
 4. A slot with weights has a load-time half: `prepare(*weights)` runs once for each set of weights, sees nothing else,
    and what it returns is handed to every call as the argument of role "prepared".
+5. A slot with an argument of role "group" is a collective: several ranks are asked at once. Shapes are those that one
+   rank sees. Inputs and weights named in `per_rank` differ from rank to rank and are drawn, and handed to the
+   reference, with the ranks as an additional first axis; all others are the same everywhere. So are all outputs.
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ Dimensions = Mapping[str, int]
 Tensors = Mapping[str, torch.Tensor]
 Scalar = float | int | bool
 
-Role = Literal["input", "output", "scalar", "weight", "prepared"]
+Role = Literal["input", "output", "scalar", "weight", "prepared", "group"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +66,23 @@ class Slot(ABC):
     catalog_shapes: ClassVar[tuple[Mapping[str, int], ...]]  # public shapes of the correctness stage
     weights: ClassVar[tuple[Argument, ...]] = ()  # arguments of `prepare`, in order
     weight_dimensions: ClassVar[tuple[str, ...]] = ()  # the extents that name one set of weights
+    per_rank: ClassVar[frozenset[str]] = frozenset()  # inputs and weights of which every rank has its own
     comparator: ClassVar[Comparator] = ROWS
+
+    @property
+    def collective(self) -> bool:
+        """Whether a call is made by several ranks at once."""
+        return any(argument.role == "group" for argument in self.arguments)
+
+    def stacked(self, name: str, shape: tuple[int, ...], ranks: int) -> tuple[int, ...]:
+        """Return the shape in which one input or weight is drawn for all ranks."""
+        return (ranks, *shape) if name in self.per_rank else shape
+
+    def rows_of(self, name: str, tensor: torch.Tensor, rows: slice) -> torch.Tensor:
+        """Return what some rows of the outputs need of one input, as it was drawn."""
+        if name not in self.row_inputs:
+            return tensor
+        return tensor[:, rows] if name in self.per_rank else tensor[rows]
 
     @abstractmethod
     def shapes(self, dimensions: Dimensions) -> dict[str, tuple[int, ...]]:
@@ -124,7 +143,9 @@ class Slot(ABC):
         return tuple(dimensions[name] for name in self.weight_dimensions)
 
 
-def live_descriptor(slot: Slot, dimensions: Dimensions, dtype: str, architecture: str) -> dict[str, int | str]:
+def live_descriptor(
+    slot: Slot, dimensions: Dimensions, dtype: str, architecture: str, world_size: int = 1
+) -> dict[str, int | str]:
     """Return the complete live call descriptor that routing matches variants against."""
     return {
         "architecture": architecture,
@@ -132,7 +153,7 @@ def live_descriptor(slot: Slot, dimensions: Dimensions, dtype: str, architecture
         "graph_mode": "eager",
         "layout": "row_major",
         "quant": "dense",
-        "world_size": 1,
-        "tp_size": 1,
+        "world_size": world_size,
+        "tp_size": world_size,
         **slot.descriptor(dimensions),
     }

@@ -16,7 +16,7 @@ from qualify.comparison import Tolerance
 from qualify.content import NORMAL, Source, Style
 from qualify.slots.base import Argument, Dimensions, Scalar, Slot, Tensors
 
-_X_SCALE, _WEIGHT_SCALE = 0.1, 0.05
+_X_SCALE, WEIGHT_SCALE = 0.1, 0.05
 _ROUTING_LOW, _ROUTING_HIGH = 0.25, 0.75
 
 # Two roundings to the dtype of the call lie between the input and the output, one of them before a long sum.
@@ -83,7 +83,7 @@ class FusedExperts(Slot):
 
     def draw_weights(self, weights: Tensors, dimensions: Dimensions, source: Source) -> None:  # noqa: ARG002
         for tensor in weights.values():
-            source.fill(tensor, NORMAL, _WEIGHT_SCALE)
+            source.fill(tensor, NORMAL, WEIGHT_SCALE)
 
     def perturb(self, inputs: Tensors, dimensions: Dimensions, source: Source) -> None:
         source.perturb(inputs["x"])
@@ -97,16 +97,21 @@ class FusedExperts(Slot):
         scalars: Mapping[str, Scalar],  # noqa: ARG002 - this slot has none
         precision: torch.dtype,
     ) -> dict[str, torch.Tensor]:
-        tokens, inter = inputs["x"].shape[0], inputs["w2"].shape[-1]
-        x, weights = inputs["x"].to(precision), inputs["topk_weights"].to(precision)
-        result = torch.zeros(inputs["x"].shape, dtype=precision)
-        wide: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
-        for token in range(tokens):
-            for expert, weight in zip(inputs["topk_ids"][token].tolist(), weights[token], strict=True):
-                if expert not in wide:
-                    wide[expert] = (inputs["w13"][expert].to(precision), inputs["w2"][expert].to(precision))
-                first, second = wide[expert]
-                both = first.mv(x[token])
-                gate, up = both[:inter], both[inter:]
-                result[token] += weight * second.mv(gate / (1.0 + torch.exp(-gate)) * up)
-        return {"out": result.to(torch.float32)}
+        return {"out": mixture(inputs, inputs["w13"], inputs["w2"], precision).to(torch.float32)}
+
+
+def mixture(inputs: Tensors, w13: torch.Tensor, w2: torch.Tensor, precision: torch.dtype) -> torch.Tensor:
+    """Return what the experts of one set of weights make of `inputs`, in `precision`."""
+    tokens, inter = inputs["x"].shape[0], w2.shape[-1]
+    x, weights = inputs["x"].to(precision), inputs["topk_weights"].to(precision)
+    result = torch.zeros(inputs["x"].shape, dtype=precision)
+    wide: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+    for token in range(tokens):
+        for expert, weight in zip(inputs["topk_ids"][token].tolist(), weights[token], strict=True):
+            if expert not in wide:
+                wide[expert] = (w13[expert].to(precision), w2[expert].to(precision))
+            first, second = wide[expert]
+            both = first.mv(x[token])
+            gate, up = both[:inter], both[inter:]
+            result[token] += weight * second.mv(gate / (1.0 + torch.exp(-gate)) * up)
+    return result

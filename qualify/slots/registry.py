@@ -10,9 +10,13 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from config.errors import ConfigurationError
+from qualify.slots.all_reduce import AllReduce
+from qualify.slots.ar_residual_rmsnorm import ArResidualRmsNorm
 from qualify.slots.base import Slot
 from qualify.slots.decode import Decode
 from qualify.slots.fused_experts import FusedExperts
+from qualify.slots.fused_experts_reduce import FusedExpertsReduce
+from qualify.slots.moe_finalize_ar_rmsnorm import MoeFinalizeArRmsNorm
 from qualify.slots.msa_block_score import MsaBlockScore
 from qualify.slots.msa_prefill_block_score import MsaPrefillBlockScore
 from qualify.slots.rmsnorm import RmsNorm
@@ -23,8 +27,12 @@ SLOTS: Mapping[str, Slot] = MappingProxyType(
     {
         slot.id: slot
         for slot in (
+            AllReduce(),
+            ArResidualRmsNorm(),
             Decode(),
             FusedExperts(),
+            FusedExpertsReduce(),
+            MoeFinalizeArRmsNorm(),
             MsaBlockScore(),
             MsaPrefillBlockScore(),
             RmsNorm(),

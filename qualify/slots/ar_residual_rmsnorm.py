@@ -1,0 +1,78 @@
+"""collective.ar_residual_rmsnorm: entry `ar_residual_rmsnorm(x, residual, weight, eps, out_norm, out_residual, group)`.
+
+`x`, `residual` and both outputs have shape (num_tokens, hidden), `weight` (hidden,); every rank has its own `x`.
+out_residual = sum of x over the ranks + residual; out_norm = rmsnorm(that sum, eps) * weight. Both are rounded once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import torch
+
+from qualify.content import Source, Style
+from qualify.slots.all_reduce import PART_SCALE
+from qualify.slots.base import Argument, Dimensions, Scalar, Slot, Tensors
+from qualify.slots.rmsnorm import EPSILON
+
+WEIGHT_LOW, WEIGHT_HIGH = 0.75, 1.25
+
+
+class ArResidualRmsNorm(Slot):
+    """A sum over the ranks, added to a residual and normalised."""
+
+    id: ClassVar[str] = "collective.ar_residual_rmsnorm"
+    arguments: ClassVar[tuple[Argument, ...]] = (
+        Argument("x", "input"),
+        Argument("residual", "input"),
+        Argument("weight", "input"),
+        Argument("eps", "scalar"),
+        Argument("out_norm", "output"),
+        Argument("out_residual", "output"),
+        Argument("group", "group"),
+    )
+    stock: ClassVar[tuple[str, str]] = ("ar_residual_rmsnorm.py", "ar_residual_rmsnorm")
+    dimensions: ClassVar[tuple[str, ...]] = ("num_tokens", "hidden")
+    row_inputs: ClassVar[frozenset[str]] = frozenset({"x", "residual"})
+    per_rank: ClassVar[frozenset[str]] = frozenset({"x"})
+    catalog_shapes: ClassVar[tuple[Mapping[str, int], ...]] = (
+        {"num_tokens": 4, "hidden": 4096},
+        {"num_tokens": 8, "hidden": 6144},
+        {"num_tokens": 32, "hidden": 6144},
+        {"num_tokens": 64, "hidden": 6144},
+        {"num_tokens": 256, "hidden": 6144},
+    )
+
+    def shapes(self, dimensions: Dimensions) -> dict[str, tuple[int, ...]]:
+        shape = (dimensions["num_tokens"], dimensions["hidden"])
+        return {"x": shape, "residual": shape, "weight": shape[1:], "out_norm": shape, "out_residual": shape}
+
+    def descriptor(self, dimensions: Dimensions) -> dict[str, int | str]:
+        return {
+            "num_tokens": dimensions["num_tokens"],
+            "hidden_dim": dimensions["hidden"],
+            "last_dim": dimensions["hidden"],
+        }
+
+    def scalars(self, dimensions: Dimensions) -> dict[str, Scalar]:  # noqa: ARG002 - the same for every call
+        return {"eps": EPSILON}
+
+    def draw(self, inputs: Tensors, dimensions: Dimensions, style: Style, source: Source) -> None:  # noqa: ARG002
+        for part in inputs["x"]:
+            source.fill(part, style, PART_SCALE)
+        source.fill(inputs["residual"], style)
+        source.uniform(inputs["weight"], WEIGHT_LOW, WEIGHT_HIGH)
+
+    def reference(
+        self, inputs: Tensors, scalars: Mapping[str, Scalar], precision: torch.dtype
+    ) -> dict[str, torch.Tensor]:
+        total = inputs["x"].to(precision).sum(0).add_(inputs["residual"])
+        return normalised(total, inputs["weight"], float(scalars["eps"]))
+
+
+def normalised(total: torch.Tensor, weight: torch.Tensor, eps: float) -> dict[str, torch.Tensor]:
+    """Return both outputs from the sum of everything, (rows, hidden)."""
+    mean_square = torch.linalg.vector_norm(total, dim=-1, keepdim=True).square_().div_(total.shape[-1])
+    norm = (total / mean_square.add_(eps).sqrt_()).mul_(weight)
+    return {"out_norm": norm.to(torch.float32), "out_residual": total.to(torch.float32)}
