@@ -28,11 +28,7 @@ def with_aliases(imported: Meanings, kinds: Kinds) -> Meanings | None:
     for name, value in _bindings(kinds):
         if value.__class__ in _CHAINS and (found := dotted_name(value)) is not None:
             chains.setdefault(name, set()).add((found[0].id, tuple(found[1])))
-    reaching = set(imported)
-    more = reaching
-    while more:
-        more = {name for name, targets in chains.items() if any(root in reaching for root, _ in targets)} - reaching
-        reaching |= more
+    reaching = _reaching(imported, chains)
     meanings = {name: set(origins) for name, origins in imported.items()}
     for name in chains.keys() & reaching:
         found_here = _follow(name, chains, imported, reaching)
@@ -40,6 +36,22 @@ def with_aliases(imported: Meanings, kinds: Kinds) -> Meanings | None:
             return None
         meanings.setdefault(name, set()).update(found_here)
     return meanings
+
+
+def _reaching(imported: Meanings, chains: Mapping[str, set[Chain]]) -> set[str]:
+    """Return the names from which some import may be reached."""
+    users: dict[str, list[str]] = {}
+    for name, targets in chains.items():
+        for root, _ in targets:
+            users.setdefault(root, []).append(name)
+    reached: set[str] = set()
+    pending = list(imported)
+    while pending:
+        name = pending.pop()
+        if name not in reached:
+            reached.add(name)
+            pending += users.get(name, ())
+    return reached
 
 
 def _bindings(kinds: Kinds) -> Iterator[tuple[str, ast.expr]]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from config.errors import IntakeError
@@ -43,6 +43,8 @@ from intake.syntax import Parsed, attribute_link, dotted_name, line_of, literal_
 _LOUD_NAMES = DENIED_NAMES | CODE_BUILTINS | (ATTRIBUTE_BUILTINS - {"getattr"})
 _LOCAL_NAMES = DENIED_BUILTINS - CODE_BUILTINS  # harmless as names of parameters
 _LOUD_ATTRIBUTES = DENIED_ATTRIBUTES | TAINTED_ATTRIBUTES | DENIED_STRINGS
+_COMPARISONS = 1_000_000  # of two lists, which bounds what hostile files can cost here
+_MEANINGS = 8  # of one name
 _LOADS = frozenset({"load", "loads"})
 _ANNOTATIONS: tuple[tuple[type[ast.AST], str], ...] = (
     (ast.arg, "annotation"),
@@ -100,6 +102,7 @@ class _Quiet:
         meanings = with_aliases(self._origins, self._kinds)
         _require(meanings is not None)
         self._origins = meanings or {}
+        _require(all(len(origins) <= _MEANINGS for origins in self._origins.values()))
         self._chains()
         self._targets()
         foreign = {name for name, origins in self._origins.items() if any(map(self._is_foreign, origins))}
@@ -108,8 +111,9 @@ class _Quiet:
 
     # Imports
 
-    def _imports(self, statements: Iterable[ast.Import | ast.ImportFrom]) -> None:
+    def _imports(self, statements: Sequence[ast.Import | ast.ImportFrom]) -> None:
         bodies = [(node.lineno, node.end_lineno) for node in self._kinds.get(ast.ClassDef, ())]
+        _require(len(bodies) * len(statements) <= _COMPARISONS)
         for statement in statements:
             _require(not any(first <= statement.lineno <= last for first, last in bodies))
             if isinstance(statement, ast.Import):
@@ -177,10 +181,11 @@ class _Quiet:
         bodies = [
             (name, *_body_of(node)) for node in self._kinds.get(ast.FunctionDef, ()) for name in _parameters(node)
         ]
-        for node in self._kinds[ast.Name]:
-            if node.id in names and node.ctx.__class__ is ast.Load:
-                place = (node.lineno, node.col_offset)
-                _require(any(name == node.id and start <= place < end for name, start, end in bodies))
+        uses = [node for node in self._kinds[ast.Name] if node.id in names and node.ctx.__class__ is ast.Load]
+        _require(len(uses) * len(bodies) <= _COMPARISONS)
+        for node in uses:
+            place = (node.lineno, node.col_offset)
+            _require(any(name == node.id and start <= place < end for name, start, end in bodies))
 
     def _text_annotations(self) -> None:
         """Add the nodes of every text inside an annotation that is an expression: the policy reads them as code."""

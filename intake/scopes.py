@@ -19,6 +19,7 @@ from config.limits import INTAKE
 from intake.syntax import children, dotted_name, too_complex
 
 _STEPS = 10 * INTAKE.syntax_depth  # aliases followed from one name
+_MEANINGS = 64  # imports that one name may stand for
 _ATTRIBUTES = INTAKE.path_depth  # attributes remembered along a chain of aliases
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -122,6 +123,8 @@ class Scopes:
                 for origin in home.imports.get(current_name, ()):
                     path = ".".join([origin.path, *attributes])
                     found.add(ImportedName(origin.name, path, origin.is_module and not attributes))
+                if len(found) > _MEANINGS:
+                    raise too_complex(self._path)
                 for root, more in home.alias_chains(current_name):
                     # What is nearest to the import decides; the rest may be cut off.
                     pending.append((root, home, (*more, *attributes)[:_ATTRIBUTES]))

@@ -284,6 +284,21 @@ def test_tangled_bindings_get_the_same_answer(statements: list[str]) -> None:
     compare("\n".join(statements))
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import torch\na0 = torch\n" + "".join(f"a{i + 1} = a{i}\n" for i in range(20_000)),
+        "class A: pass\nimport torch\n" * 20_000,
+        "def f(input): input\n" * 20_000,
+        "".join(f"from torch import a{i} as x\nx.b{i}\n" for i in range(20_000)),
+    ],
+    ids=["aliases", "classes", "parameters", "meanings"],
+)
+def test_what_would_take_too_long_is_left_to_the_full_scan(source: str) -> None:
+    """The quick answer costs linear time; these would be quadratic, and none of them is answered."""
+    assert quiet_module("k.py", bounded("k.py", parse_tree("k.py", source.encode())), MODULES, INTAKE) is None
+
+
 def test_bounds_are_those_of_the_full_scan() -> None:
     """A file is too large or too deep for the quick answer exactly when it is for the full scan."""
     sources = ["x = " + "-" * depth + "1\n" for depth in range(92, 102)] + [KERNEL, EVERYTHING]

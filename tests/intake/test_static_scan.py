@@ -211,6 +211,7 @@ def test_every_breach_is_reported_once_with_its_line() -> None:
         "x = 9" + "9" * 5000 + "\n",
         "def f(x: '" + "a" + ".b" * 5000 + "'):\n  pass\n",
         "import torch\n" + "".join(f"a = a.b{i}\na = torch.c{i}\n" for i in range(40)) + "a.x\n",
+        "".join(f"from torch import a{i} as x\n" for i in range(1000)) + "x.y\n",
     ],
 )
 def test_sources_made_to_exhaust_the_scan_are_refused(source: str) -> None:
