@@ -29,8 +29,7 @@ WHY_KEPT = {
     " too, set-uid programs stay harmless: binds carry no set-uid bit and the user namespace knows no root.",
     "ipcns": "seccomp forbids System V calls; this is the wall behind it.",
     "caps": "seccomp kills on every call that a capability would serve; this is the wall behind it.",
-    "rlimits": "",
-    "cgroup": "Counts what the per-process limits cannot: memory of files and of passed memory, and tasks exactly.",
+    "cgroup": "Only where a subtree is delegated; it also counts tasks exactly, so that no burst goes unnamed.",
 }
 
 Matrix = dict[str, dict[str, str]]

@@ -53,7 +53,7 @@ class Watch:
         self.cpu_ns = max(self.cpu_ns, round(tree.cpu_seconds * 1e9))
         if tree.tasks > self.policy.processes:
             return self._too_many_tasks()
-        if self.many and tree.cpu_seconds > self.policy.cpu_seconds:
+        if tree.cpu_seconds > self.policy.cpu_seconds * self.policy.ranks:  # a child may be deaf to SIGXCPU
             return self.too_much_cpu()
         if self.many and self.leaf is None and tree.resident_bytes > self.policy.memory_bytes:
             detail = f"the processes together use more than {self.policy.memory_bytes} bytes"

@@ -13,6 +13,7 @@ import json
 import os
 import sys
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ import sandbox_battery
 
 from qualify.sandbox.client import SandboxRefused, Zygote
 from qualify.sandbox.layers import ABLATABLE, LAYERS
+from qualify.sandbox.outcome import OutcomeKind
+from qualify.sandbox.policy import SandboxPolicy
 
 FRONT = ("landlock", "seccomp")
 # Without the filter these two would leave a second process in the interpreter that runs the attacks.
@@ -58,9 +61,25 @@ def _run(zygote: Zygote, facts: dict[str, Any], names: tuple[str, ...]) -> dict[
             return sandbox_battery.attack(zygote, facts, READING, policy)[0]
         without = NOT_WITHOUT_SECCOMP if "seccomp" in names else ()
         bombs = sandbox_attacks.BOMBS if WITH_BOMBS & set(names) or not names else ()
-        return sandbox_battery.run_battery(zygote, facts, policy, without=without, bombs=bombs)
+        results = sandbox_battery.run_battery(zygote, facts, policy, without=without, bombs=bombs)
+        if facts["cgroup"] and bombs:
+            results["fill passed memory beyond the limit"] = _fill_passed_memory(zygote, policy)
+        return results
     except SandboxRefused as refusal:
         return {"(does not start)": f"{refusal.outcome.layer}: {refusal.outcome.detail}"}
+
+
+def _fill_passed_memory(zygote: Zygote, policy: SandboxPolicy) -> str:
+    """Grow a memory file that was passed in, which the limits of one process do not count."""
+    memory = os.memfd_create("passed")
+    try:
+        small = replace(policy, memory_bytes=256 << 20, scratch_bytes=1 << 20, file_bytes=1 << 30)
+        with zygote.spawn("fill_memory_file", small, [memory]) as child:
+            outcome = child.wait()
+        limit = outcome.kind is OutcomeKind.MEMORY_LIMIT
+        return f"limit: {outcome.kind}" if limit else f"allowed: {os.fstat(memory).st_size} bytes"
+    finally:
+        os.close(memory)
 
 
 def main() -> None:
@@ -87,12 +106,12 @@ def _attack_as(uid: int, facts: dict[str, Any]) -> None:
     with sandbox_battery.start_zygote() as zygote:
         cgroup = _has_cgroup(zygote)
         layers = configurations(as_root=os.geteuid() == 0, cgroup=cgroup)
-        results = run_matrix(zygote, facts, layers)
+        results = run_matrix(zygote, {**facts, "cgroup": cgroup}, layers)
     print(json.dumps({"uid": os.geteuid(), "cgroup": cgroup, "results": results}), flush=True)
 
 
 def _has_cgroup(zygote: Zygote) -> bool:
-    with zygote.spawn("misbehave", sandbox_battery.SandboxPolicy(), argument=b"print") as child:
+    with zygote.spawn("misbehave", SandboxPolicy(), argument=b"print") as child:
         child.wait()
         return "cgroup" in child.layers
 

@@ -131,8 +131,10 @@ def _in_a_child(action: Callable[[], object]) -> object:
     return status
 
 
-def raise_address_space(_: dict[str, Any]) -> object:
-    return resource.setrlimit(resource.RLIMIT_AS, (-1, -1))
+def raise_memory_limit(_: dict[str, Any]) -> object:
+    kinds = (resource.RLIMIT_AS, resource.RLIMIT_DATA)  # the CPU profile limits the first, the GPU profile the second
+    limited = [kind for kind in kinds if resource.getrlimit(kind)[1] != resource.RLIM_INFINITY]
+    return resource.setrlimit(limited[0], (-1, -1)) if limited else "there is none"
 
 
 def raise_open_files(_: dict[str, Any]) -> object:
@@ -277,7 +279,7 @@ BLOCKED: dict[str, Callable[[dict[str, Any]], object]] = {
     "become another user": lambda _: os.setresuid(1, 1, 1),
     "become another group": lambda _: os.setgid(1),
     "keep capabilities": own_capabilities,
-    "raise the memory limit": raise_address_space,
+    "raise the memory limit": raise_memory_limit,
     "raise the descriptor limit": raise_open_files,
     "use inherited descriptors": inherited_descriptors,
     "make a device node": lambda _: os.mknod("/scratch/device", 0o60600, os.makedev(8, 0)),
@@ -401,8 +403,8 @@ def _memory_bomb(_: dict[str, Any]) -> object:
     kept = []  # never touched: where no limit stops it, the host loses no page
     try:
         while len(kept) < 64:
-            kept.append(bytearray(64 * MIB))
-    except MemoryError:
+            kept.append(mmap.mmap(-1, 64 * MIB, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
+    except OSError:
         return len(kept) * 64
     return "unlimited"
 
@@ -541,6 +543,19 @@ def eat_memory(_: tuple[int, ...], __: bytes) -> None:
         kept.append(bytearray(64 * MIB))
 
 
+def fill_memory_file(descriptors: tuple[int, ...], _: bytes) -> NoReturn:
+    """Grow the memory file in the first descriptor without end: no limit of one process counts its pages."""
+    while True:
+        os.write(descriptors[0], bytes(16 * MIB))
+
+
+def thread_burst(_: tuple[int, ...], argument: bytes) -> None:
+    """Start threads until it fails; then stay, or with an argument be gone before anybody looks."""
+    _thread_bomb({})
+    if not argument:
+        time.sleep(10)
+
+
 def misbehave(_: tuple[int, ...], argument: bytes) -> None:
     """End in the way the argument names."""
     match argument:
@@ -633,6 +648,8 @@ ENTRIES = {
         "fork_bomb": "fork_bomb",
         "eat_memory": "eat_memory",
         "misbehave": "misbehave",
+        "fill_memory_file": "fill_memory_file",
+        "thread_burst": "thread_burst",
         "count": "count",
         "deface": "deface",
         "environment": "environment",

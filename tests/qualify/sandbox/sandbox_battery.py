@@ -134,7 +134,7 @@ def run_battery(
     for name in sandbox_attacks.FATAL:
         said, outcome = attack(zygote, facts, [name], policy)
         results[name] = said.get(name, f"signal: {outcome.signal}")
-    small = replace(policy, processes=8, scratch_bytes=8 << 20, file_bytes=4 << 20)
+    small = replace(policy, processes=8, scratch_bytes=8 << 20, file_bytes=4 << 20, memory_bytes=2 << 30)
     for name in bombs:
         said, outcome = attack(zygote, facts, [name], small)
         results[name] = of_bomb(said.get(name, ""), outcome)

@@ -60,39 +60,6 @@ def test_every_attack_is_contained_for_an_ordinary_user(open_folder: Path) -> No
     _assert_contained(answer["results"])
 
 
-@pytest.mark.parametrize(
-    ("layer", "opens"),
-    [
-        ("landlock", {"list the root"}),
-        ("seccomp", {"fork", "make a socket", "make shared memory", "make a memfd", "move to other cores"}),
-    ],
-)
-def test_each_layer_carries_weight(zygote: Zygote, facts: dict[str, Any], layer: str, opens: set[str]) -> None:
-    """Without one layer some attack gets through, and the others still keep network, files and processes closed."""
-    policy = sandbox_battery.policy_for(facts, ablate=(layer,))
-    closed = {
-        "connect to loopback",
-        "connect to an abstract socket",
-        "read the wallet",
-        "read /etc/shadow",
-        "read the environment of pid 1",
-        "read the memory of pid 1",
-        "write its own memory file",
-        "write to the root",
-        "write to /usr",
-        "write to a package",
-        "write a kernel setting",
-        "kill the host's parent",
-        "become root",
-        "raise the memory limit",
-    }
-    results, outcome = sandbox_battery.attack(zygote, facts, sorted(opens | closed), policy)
-    assert outcome.ok, outcome.describe()
-    assert not any(name.startswith(layer) for name in outcome.layers)
-    assert {name for name in opens if results[name].startswith("allowed")} == opens
-    assert {name for name in closed if results[name].startswith("allowed")} == set()
-
-
 def test_a_child_sees_exactly_what_it_was_given(zygote: Zygote, facts: dict[str, Any], tmp_path: Path) -> None:
     """Descriptors, environment, processes, interfaces, identity and files inside are the declared ones."""
     (tmp_path / "bundle").mkdir()

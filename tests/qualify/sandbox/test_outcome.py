@@ -60,7 +60,7 @@ def test_burning_cpu_is_a_cpu_limit(zygote: Zygote, deaf: bytes) -> None:
     with zygote.spawn("spin", SandboxPolicy(cpu_seconds=1), argument=deaf) as child:
         outcome = child.wait(30)
     assert outcome.kind is OutcomeKind.CPU_LIMIT
-    assert outcome.signal == (signal.SIGKILL if deaf else signal.SIGXCPU)
+    assert outcome.signal in ({signal.SIGKILL} if deaf else {signal.SIGKILL, signal.SIGXCPU})
 
 
 def test_eating_memory_is_a_memory_limit(zygote: Zygote) -> None:

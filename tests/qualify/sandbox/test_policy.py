@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from config.errors import InternalError
-from qualify.sandbox.policy import SandboxPolicy
+from qualify.sandbox.policy import SandboxPolicy, nvidia_devices
 
 
 @pytest.mark.parametrize(
@@ -33,6 +33,12 @@ from qualify.sandbox.policy import SandboxPolicy
         {"readonly": tuple((f"/tmp/{n}", f"/{n}") for n in range(65))},
         {"waive": ("userns",)},
         {"waive": ("no such layer",)},
+        {"waive": ("devices",)},
+        {"waive": ("bubblewrap",)},
+        {"devices": ("/dev/mem",)},
+        {"devices": ("/dev/nvidia0/../mem",)},
+        {"devices": ("/dev/nvidia-caps/nvidia-cap1",)},
+        {"devices": ("nvidia0",)},
     ],
 )
 def test_nonsense_is_refused(fields: dict[str, Any]) -> None:
@@ -48,3 +54,17 @@ def test_waived_layers_are_not_required_but_tried() -> None:
     assert not policy.requires("landlock")
     assert policy.attempts("landlock")
     assert policy.requires("seccomp")
+
+
+def test_the_nodes_of_a_device_are_a_closed_list() -> None:
+    """A GPU's own node and the driver's three, and a policy accepts exactly such names."""
+    nodes = nvidia_devices(0, 3)
+    assert nodes == ("/dev/nvidia0", "/dev/nvidia3", "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools")
+    assert SandboxPolicy(devices=nodes).devices == nodes
+
+
+def test_verification_expects_what_was_left_out_silently() -> None:
+    """A layer left out is not expected, unless the gap is there to be found; a waived one never is."""
+    assert not SandboxPolicy(ablate=("netns",)).expects("netns")
+    assert SandboxPolicy(ablate=("netns",), ablate_silently=True).expects("netns")
+    assert not SandboxPolicy(waive=("seccomp",)).expects("seccomp")

@@ -11,8 +11,8 @@ import pytest
 from qualify.sandbox import cgroup
 from qualify.sandbox.layers import LAYERS, LayerMissing
 from qualify.sandbox.policy import SandboxPolicy
-from qualify.sandbox.seccomp import build_filter
-from qualify.sandbox.syscall_table import ALLOWED, FATAL, FILTERED, NEWEST_KNOWN
+from qualify.sandbox.seccomp import FilterProfile, build_filter
+from qualify.sandbox.syscall_table import ALLOWED, FATAL, FILTERED, GPU, NEWEST_KNOWN, TOOL
 
 ALLOW, KILL, ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
 X86_64, I386 = 0xC000003E, 0x40000003
@@ -35,6 +35,8 @@ def _decide(program: bytes, number: int, arguments: tuple[int, ...] = (), archit
                 at += if_true if accumulator >= value else if_false
             case 0x45:
                 at += if_true if accumulator & value else if_false
+            case 0x54:
+                accumulator &= value
             case 0x06:
                 return int(value)
             case _:
@@ -94,6 +96,57 @@ def test_the_filter_decides_as_the_tables_say() -> None:
 def test_arguments_decide_where_they_matter(name: str, arguments: tuple[int, ...], action: int) -> None:
     """Threads but no processes, signals to itself only, no addresses, no terminal tricks, no locks."""
     assert _decide(build_filter(2), FILTERED[name], arguments) == action
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "action"),
+    [
+        ("socket", (1, 5, 0), ALLOW),  # AF_UNIX
+        ("socket", (2, 1, 0), ERRNO | 1),
+        ("socket", (16, 3, 0), ERRNO | 1),
+        ("ioctl", (3, 0xC020462A), ALLOW),  # a call of the NVIDIA driver, type 'F'
+        ("ioctl", (3, 0x30000001), ALLOW),  # unified memory starts
+        ("ioctl", (3, 0x49), ALLOW),  # a plain number of unified memory
+        ("ioctl", (1, 0x5401), ALLOW),
+        ("ioctl", (1, 0x5412), ERRNO | 1),  # TIOCSTI
+        ("ioctl", (3, 0xC0106409), ERRNO | 1),  # a call of the DRM nodes, type 'd'
+        ("ioctl", (3, 0xAE01), ERRNO | 1),  # make a virtual machine
+        ("clone", (17,), ERRNO | 1),
+        ("kill", (1, 9), ERRNO | 1),
+        ("prctl", (4, 1), ERRNO | 1),
+    ],
+)
+def test_the_gpu_profile_adds_its_driver_and_nothing_else(name: str, arguments: tuple[int, ...], action: int) -> None:
+    """Unix sockets and the driver's own calls pass; other families, other devices and processes do not."""
+    assert _decide(build_filter(2, FilterProfile.GPU), FILTERED[name], arguments) == action
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "action"),
+    [
+        ("clone", (17,), ALLOW),
+        ("clone", (17 | 0x10000000,), ERRNO | 1),
+        ("clone3", (0, 88), ERRNO | 38),
+        ("kill", (7, 9), ALLOW),
+        ("arch_prctl", (0x1002, 0), ALLOW),
+        ("ioctl", (1, 0x5412), ERRNO | 1),
+        ("socket", (1, 1, 0), ERRNO | 1),
+        ("prlimit64", (0, 7), ALLOW),
+        ("prlimit64", (7, 7), ERRNO | 1),
+    ],
+)
+def test_the_tool_profile_adds_processes_and_nothing_else(name: str, arguments: tuple[int, ...], action: int) -> None:
+    """Programs start and are signalled; namespaces, sockets and terminal tricks stay out."""
+    assert _decide(build_filter(0, FilterProfile.TOOL), FILTERED[name], arguments) == action
+
+
+@pytest.mark.parametrize(("profile", "added"), [("gpu", GPU), ("tool", TOOL)])
+def test_profiles_differ_by_their_tables_only(profile: str, added: dict[str, int]) -> None:
+    """Every call that a profile decides by its number is decided as for the CPU, but for its own few."""
+    ours, theirs = build_filter(2, FilterProfile(profile)), build_filter(2)
+    for number in set(range(NEWEST_KNOWN + 10)) - set(FILTERED.values()):
+        expected = ALLOW if number in added.values() else _decide(theirs, number)
+        assert _decide(ours, number) == expected
 
 
 def test_every_layer_says_what_to_do() -> None:
