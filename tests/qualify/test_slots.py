@@ -18,17 +18,22 @@ from config.target_catalog import load_catalog
 from qualify.comparison import Rows, passes
 from qualify.content import ALL_STYLES, NORMAL, Content, Source, Style
 from qualify.dtypes import DTYPES
-from qualify.slots.base import STOCK_ROOT, Dimensions, Slot, live_descriptor
+from qualify.group_memory import share
+from qualify.slots.base import STOCK_ROOT, Argument, Dimensions, Slot, live_descriptor
 from qualify.slots.registry import SLOTS, find_slot
+from tests.qualify.thread_ranks import groups, on_every_rank
 
 CONTENT = Content(bytes(32), "admission", dtype="float32", elements=1 << 21, words=1 << 10)
 VECTORS = json.loads((Path(__file__).parents[1] / "golden" / "slot_vectors.json").read_text())
 
 
-class Question(NamedTuple):
-    """One call: its arguments in order, and what is among them by name."""
+RANKS = 2  # of a collective
 
-    arguments: list[Any]
+
+class Question(NamedTuple):
+    """One call: the arguments of every rank in order, and what is among them by name; outputs are those of rank 0."""
+
+    arguments: list[list[Any]]
     inputs: dict[str, torch.Tensor]
     outputs: dict[str, torch.Tensor]
     weights: dict[str, torch.Tensor]
@@ -48,25 +53,31 @@ def ask(slot: Slot, dtype: str, style: Style, dimensions: Dimensions) -> Questio
     """Draw one call, with outputs full of plausible values."""
     source = Source(CONTENT, CONTENT.generator("admission", sum(style.name.encode())))
     shapes, call = slot.shapes(dimensions), DTYPES[dtype]
-    weights = {one.name: torch.empty(shapes[one.name], dtype=call) for one in slot.weights}
+    ranks = RANKS if slot.collective else 1
+
+    def room(one: Argument) -> torch.Tensor:
+        return torch.empty(slot.stacked(one.name, shapes[one.name], ranks), dtype=one.torch_dtype(call))
+
+    weights = {one.name: room(one) for one in slot.weights}
     slot.draw_weights(weights, dimensions, source)
-    inputs, outputs = {}, {}
-    noise = torch.Generator().manual_seed(3)
-    for one in slot.tensors():
-        *rows, width = shapes[one.name]
-        if one.role == "input":
-            inputs[one.name] = torch.empty(*rows, width, dtype=one.torch_dtype(call))
-        else:
-            outputs[one.name] = torch.randn(*rows, width + one.pad, generator=noise).to(one.torch_dtype(call))[
-                ..., :width
-            ]
+    inputs = {one.name: room(one) for one in slot.tensors() if one.role == "input"}
     slot.draw(inputs, dimensions, style, source)
-    prepared = None
-    if slot.weights:
-        prepared = stock(slot, slot.stock_prepare)(*weights.values())
-    known = {**inputs, **outputs, **slot.scalars(dimensions)}
-    arguments = [prepared if one.role == "prepared" else known[one.name] for one in slot.arguments]
-    return Question(arguments, inputs, outputs, weights)
+    noise = torch.Generator().manual_seed(3)
+    arguments, outputs = [], []
+    for rank in range(ranks):
+        outputs.append({})
+        for one in slot.tensors():
+            *rows, width = shapes[one.name]
+            if one.role == "output":
+                noisy = torch.randn(*rows, width + one.pad, generator=noise).to(one.torch_dtype(call))
+                outputs[rank][one.name] = noisy[..., :width]
+        known: dict[str, Any] = {**share(slot, inputs, rank), **outputs[rank], **slot.scalars(dimensions)}
+        if slot.weights:
+            known["prepared"] = stock(slot, slot.stock_prepare)(*share(slot, weights, rank).values())
+        if slot.collective:
+            known["group"] = groups(ranks)[rank]
+        arguments.append([known[one.name] for one in slot.arguments])
+    return Question(arguments, inputs, outputs[0], weights)
 
 
 def stock(slot: Slot, name: str) -> Callable[..., Any]:
@@ -90,7 +101,7 @@ def test_stock_passes_its_own_reference(slot: Slot, style: Style, dtype: str) ->
     """The stock form is right on every distribution and dtype, with both precisions of the reference."""
     dimensions = small(slot)
     question = ask(slot, dtype, style, dimensions)
-    stock(slot, slot.stock[1])(*question.arguments)
+    on_every_rank(stock(slot, slot.stock[1]), question.arguments)
     for precision in (torch.float64, torch.float32):
         wanted = slot.reference({**question.inputs, **question.weights}, slot.scalars(dimensions), precision)
         assert all(value.dtype == torch.float32 for value in wanted.values())
@@ -170,12 +181,10 @@ def test_rows_depend_on_row_inputs_alone(slot: Slot) -> None:
     question = ask(slot, "float32", NORMAL, dimensions)
     scalars = slot.scalars(dimensions)
     whole = slot.reference({**question.inputs, **question.weights}, scalars, torch.float64)
-    rows = question.inputs[next(iter(slot.row_inputs))].shape[0]
+    rows = whole[slot.names("output")[0]].shape[0]
     for start in range(rows):
-        piece = {
-            name: tensor[start : start + 1] if name in slot.row_inputs else tensor
-            for name, tensor in question.inputs.items()
-        }
+        row = slice(start, start + 1)
+        piece = {name: slot.rows_of(name, tensor, row) for name, tensor in question.inputs.items()}
         part = slot.reference({**piece, **question.weights}, scalars, torch.float64)
         for name, value in part.items():
             assert torch.allclose(value, whole[name][start : start + 1], rtol=1e-6, atol=1e-9)
@@ -196,6 +205,7 @@ def test_the_references_agree_with_recorded_values(case: dict[str, Any]) -> None
     slot = find_slot(case["slot"])
     values = {name: tensor_of(value) for name, value in case["inputs"].items()}
     tensors = {name: value for name, value in values.items() if isinstance(value, torch.Tensor)}
+    tensors |= {name: tensors[name].unsqueeze(0) for name in slot.per_rank if name in tensors}
     scalars = {name: value for name, value in values.items() if name not in tensors}
     got = slot.reference(tensors, scalars, torch.float64)
     for name, recorded in zip(slot.names("output"), case["outputs"], strict=True):
