@@ -26,6 +26,7 @@ from intake.scan import screen_directory
 from qualify.intake_runner import IntakeRunner, ScreeningRefused
 from qualify.referee import run_attempt
 from qualify.sandbox.client import Zygote
+from scoring.attempt import Attempt
 from scoring.grade import Verdict, grade
 from tests.qualify.support import describe_bundle, make_request
 
@@ -42,8 +43,10 @@ DETECTED, TOO_SLOW, SUCCEEDED, INCOMPLETE, AS_EXPECTED = (
     "incomplete",
     "as expected",
 )
-_TRIES = 3  # a busy machine may leave a row undecided; the referee says so itself, and then it is measured again
+_TRIES = 3  # a busy machine may keep a row from being measured; the referee says so itself, and then it is repeated
 _GAIN = ("PASS", "IMPLAUSIBLE_SPEEDUP")
+NOTHING_GAINED = "NOT_FASTER"
+_UNDECIDED = ("MACHINE_UNFIT", "TIME_BUDGET_SHORT")
 
 
 class Inflate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -131,8 +134,9 @@ def run_row(name: str, stand: Stand) -> Result:
         return Result(name, expected, DETECTED if caught else SUCCEEDED, codes, code, f"fingerprint {original[:16]}")
     if not expected.codes:
         return Result(name, expected, DETECTED if codes else SUCCEEDED, codes, codes[0] if codes else "", "")
-    verdict, detail = _judge(name, expected, stand)
-    return Result(name, expected, _status(verdict, expected), codes, verdict.code, detail)
+    verdict, attempt = _judge(name, expected, stand)
+    detail = attempt.incidents[0].detail if attempt.incidents else verdict.reason
+    return Result(name, expected, _status(verdict, attempt, expected), codes, verdict.code, detail)
 
 
 def _screen(name: str, expected: Expected, stand: Stand) -> tuple[tuple[str, ...], IntakeReport | None]:
@@ -146,7 +150,7 @@ def _screen(name: str, expected: Expected, stand: Stand) -> tuple[tuple[str, ...
         return (error.code,), None
 
 
-def _judge(name: str, expected: Expected, stand: Stand) -> tuple[Verdict, str]:
+def _judge(name: str, expected: Expected, stand: Stand) -> tuple[Verdict, Attempt]:
     arena_path = str(CORPUS / expected.arena)
     roles = (name, expected.incumbent) if expected.role == "candidate" else (CORRECT, name)
     candidate, *incumbent = (
@@ -158,17 +162,22 @@ def _judge(name: str, expected: Expected, stand: Stand) -> tuple[Verdict, str]:
     for _ in range(_TRIES):
         attempt = run_attempt(request, lambda event: None, stand.fork_server)
         verdict = grade(attempt, load_arena(arena_path))
-        if verdict.outcome != "RETRY" or verdict.code in (*expected.codes, *_GAIN):
+        if verdict.code in (*expected.codes, *_GAIN):
             break
-    return verdict, attempt.incidents[0].detail if attempt.incidents else verdict.reason
+        if verdict.outcome == "FAIL" and "PASS" not in expected.codes:
+            break
+        if not attempt.incidents and NOTHING_GAINED in expected.codes:
+            break  # measured to the end with all checks held; that the machine was busy gives nobody a crown
+    return verdict, attempt
 
 
-def _status(verdict: Verdict, expected: Expected) -> str:
+def _status(verdict: Verdict, attempt: Attempt, expected: Expected) -> str:
     right = verdict.code in expected.codes
+    all_held = not attempt.incidents and verdict.code in (NOTHING_GAINED, *_UNDECIDED)
     if CONTROL in expected.rows:
-        return AS_EXPECTED if right else INCOMPLETE
+        return AS_EXPECTED if right or (all_held and NOTHING_GAINED in expected.codes) else INCOMPLETE
     if verdict.code in _GAIN:
         return SUCCEEDED
-    if verdict.code == "NOT_FASTER":
-        return TOO_SLOW if right else SUCCEEDED  # all checks held although the row has to be caught
+    if all_held:
+        return TOO_SLOW if NOTHING_GAINED in expected.codes else SUCCEEDED  # it had to be caught
     return DETECTED if right else INCOMPLETE

@@ -1,7 +1,16 @@
-import ctypes, struct, threading, time, os, signal
+import ctypes
+import os
+import signal
+import struct
+import threading
+import time
+
 import torch
 
-libc = ctypes.CDLL(None, use_errno=True)
+LIBC = ctypes.CDLL(None, use_errno=True)
+TIMER_CREATE, TIMER_SETTIME, MONOTONIC = 222, 223, 1
+EVENT = ctypes.create_string_buffer(struct.pack("<Qii", 0, signal.SIGCONT, 0), 64)
+TIMER = ctypes.c_int()
 
 
 def honest(x, out):
@@ -9,36 +18,17 @@ def honest(x, out):
     out.copy_(torch.nn.functional.silu(x[..., :d]) * x[..., d:])
 
 
-sev = ctypes.create_string_buffer(64)
-struct.pack_into("<Qii", sev, 0, 0, signal.SIGCONT, 0)
-timer = ctypes.c_int()
-OK = libc.syscall(222, 1, sev, ctypes.byref(timer))
-
-
-def arm(ns, interval=0):
-    spec = struct.pack("<qqqq", 0, interval, 0, ns)
-    return libc.syscall(223, timer.value, 0, spec, None)
-
-
-n = 0
+def work_unseen():
+    time.sleep(0.0015)
+    until = time.monotonic() + 0.0004
+    while time.monotonic() < until:
+        pass
+    os.kill(os.getpid(), signal.SIGSTOP)
 
 
 def silu_and_mul(x, out):
-    global n
+    if LIBC.syscall(TIMER_CREATE, MONOTONIC, EVENT, ctypes.byref(TIMER)) != 0:
+        raise OSError(ctypes.get_errno(), "no timers here")
     honest(x, out)
-    n += 1
-    if OK != 0:
-        raise RuntimeError("no timer %d" % ctypes.get_errno())
-    print("call", n, time.monotonic_ns(), flush=True)
-    arm(1_000_000)
-
-    def later():
-        a = time.monotonic_ns()
-        time.sleep(0.0015)
-        t0 = time.monotonic_ns()
-        while time.monotonic_ns() - t0 < 300_000:
-            pass
-        print("woke", a, time.monotonic_ns(), flush=True)
-        os.kill(os.getpid(), signal.SIGSTOP)
-
-    threading.Thread(target=later).start()
+    LIBC.syscall(TIMER_SETTIME, TIMER.value, 0, struct.pack("<qqqq", 0, 0, 0, 1_000_000), None)
+    threading.Thread(target=work_unseen).start()
