@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from qualify.comparison import passes
-from qualify.content import ALL_STYLES, Content, Source, Style
+from qualify.content import ALL_STYLES, HEAVY, SMALL, Content, Source, Style
 from qualify.dtypes import DTYPES
 from qualify.group_memory import share
 from qualify.slots.base import Slot, Tensors
@@ -71,9 +71,9 @@ class Call:
             arguments.append([known[one.name] for one in self.slot.arguments])
         on_every_rank(stock(self.slot, self.slot.stock[1]), arguments)
 
-    def worst(self, rank: int) -> int:
+    def worst(self, rank: int, expected: dict[str, torch.Tensor]) -> int:
         """Return the worst figure of one rank's outputs."""
-        tolerance, comparator, expected = self.slot.tolerance(self.dtype), self.slot.comparator, self.expected()
+        tolerance, comparator = self.slot.tolerance(self.dtype), self.slot.comparator
         figures = [
             comparator.judge(output, comparator.expect(expected[name], tolerance))
             for name, output in self.outputs[rank].items()
@@ -89,8 +89,9 @@ def test_stock_uses_less_than_half_of_every_bound(slot: Slot, dtype: str, ranks:
     for style in ALL_STYLES:
         call = Call(slot, dtype, style, ranks)
         call.run_stock()
+        expected = call.expected()
         for rank in range(ranks):
-            assert 0 <= call.worst(rank) < AT_BOUND // 2, style.name
+            assert 0 <= call.worst(rank, expected) < AT_BOUND // 2, style.name
 
 
 def _unsummed(call: Call) -> dict[str, torch.Tensor]:
@@ -146,7 +147,6 @@ CONTROLS: dict[str, tuple[str, Callable[[Call], dict[str, torch.Tensor]]]] = {
 }
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
 @pytest.mark.parametrize(
     ("slot", "control"),
     [
@@ -157,13 +157,13 @@ CONTROLS: dict[str, tuple[str, Callable[[Call], dict[str, torch.Tensor]]]] = {
     ],
     ids=lambda value: value if isinstance(value, str) else value.id,
 )
-def test_controls_fail(slot: Slot, control: str, dtype: str) -> None:
-    """Each shortcut is wrong on every distribution; `out_residual` does not know the norm's weight, so one suffices."""
-    for style in ALL_STYLES:
-        call = Call(slot, dtype, style, 4)
+def test_controls_fail(slot: Slot, control: str) -> None:
+    """Each shortcut is wrong in the widest dtype of tolerances, on small values as on heavy tails."""
+    for style in (SMALL, HEAVY):
+        call = Call(slot, "bfloat16", style, 3)
         for name, value in CONTROLS[control][1](call).items():
             call.outputs[0][name].copy_(value)
-        assert not passes(call.worst(0)), style.name
+        assert not passes(call.worst(0, call.expected())), style.name
 
 
 @pytest.mark.parametrize("slot", COLLECTIVES, ids=lambda slot: slot.id)
@@ -172,11 +172,12 @@ def test_a_stale_rank_is_found_beside_a_right_one(slot: Slot) -> None:
     call = Call(slot, "float32", ALL_STYLES[0], 2)
     stale = call.expected()
     slot.perturb(call.inputs, call.dimensions, Source(CONTENT, CONTENT.generator("perturbation", 1)))
-    for rank, values in enumerate((call.expected(), stale)):
+    expected = call.expected()
+    for rank, values in enumerate((expected, stale)):
         for name, value in values.items():
             call.outputs[rank][name].copy_(value)
-    assert passes(call.worst(0))
-    assert not passes(call.worst(1))
+    assert passes(call.worst(0, expected))
+    assert not passes(call.worst(1, expected))
 
 
 @pytest.mark.parametrize(
@@ -200,5 +201,6 @@ def test_the_oracle_is_independent_of_how_ranks_are_ordered(slot: Slot) -> None:
     """A sum does not know which rank held which part."""
     call = Call(slot, "float32", ALL_STYLES[0], 4)
     turned = {name: one.roll(1, dims=0) for name, one in (call.inputs | call.weights).items() if call.is_own(name)}
+    expected = call.expected()
     for name, value in call.expected(turned).items():
-        torch.testing.assert_close(value, call.expected()[name])
+        torch.testing.assert_close(value, expected[name])
