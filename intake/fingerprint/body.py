@@ -199,7 +199,21 @@ class Body(Reading):
     def _constant(self, node: ast.Constant) -> None:
         self._emit(constant_token(node.value))
 
-    def _chain(self, node: ast.Name | ast.Attribute | ast.Call) -> None:
+    def _name(self, node: ast.Name) -> None:
+        self._named(node.id, [])
+
+    def _chain(self, node: ast.Attribute | ast.Call) -> None:
+        if isinstance(node, ast.Call) and not (isinstance(node.func, ast.Name) and node.func.id == "getattr"):
+            self._call(node)
+            return
+        root: ast.AST = node
+        attributes: list[str] = []
+        while isinstance(root, ast.Attribute):
+            attributes.append(root.attr)
+            root = root.value
+        if isinstance(root, ast.Name):
+            self._named(root.id, attributes[::-1])
+            return
         chain = dotted_name(node)
         if chain is not None:
             self._named(chain[0].id, chain[1])
@@ -333,7 +347,7 @@ class Body(Reading):
     def _binary(self, node: ast.BinOp) -> None:
         left, right, kind = node.left, node.right, type(node.op)
         self._emit(kind.__name__)
-        commutes = kind in (ast.Mult, ast.Add)
+        commutes = kind is ast.Mult or kind is ast.Add
         if commutes and is_number(self.fold(left)) and not is_number(self.fold(right)):
             left, right = right, left
         start, known = len(self.tokens), (self._count, len(self.references))
@@ -347,7 +361,8 @@ class Body(Reading):
                 self.tokens[start:] = [*second, *first]
 
     _HANDLERS: ClassVar[dict[type, Callable[..., None]]] = {
-        **dict.fromkeys((ast.Name, ast.Attribute, ast.Call), _chain),
+        **dict.fromkeys((ast.Attribute, ast.Call), _chain),
+        ast.Name: _name,
         **dict.fromkeys((ast.FunctionDef, ast.AsyncFunctionDef), _function),
         **dict.fromkeys((ast.Import, ast.ImportFrom, ast.Global, ast.Nonlocal), _nothing),
         **dict.fromkeys((ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp), _comprehension),

@@ -132,8 +132,12 @@ class Names:
         return found
 
     def _resolve(self, path: str, name: str) -> Meaning:
+        start = Definition(path, name)
+        known = self._known.get(start)
+        if known is not None:
+            return known
+        where: Meaning = start
         seen: set[Definition] = set()
-        where: Meaning = Definition(path, name)
         while isinstance(where, Definition) and where not in self._known:
             if where in seen:
                 where = f"n:{name}"  # files that import a name from each other in a circle

@@ -18,6 +18,8 @@ from intake.fingerprint.usage import CLASS, MODULE, Analysis
 from intake.syntax import dotted_name
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_NAMES = (ast.Name, ast.Attribute)
+_COMPUTED = (ast.BinOp, ast.UnaryOp, ast.Compare, ast.JoinedStr)
 _CONSTANT_DEPTH = 4  # constants followed through definitions
 _CONSTANT_NESTING = 12  # levels of an expression that is taken for a constant
 
@@ -110,10 +112,10 @@ class Reading:
         """Return the scope that binds a name; None for the top level of the file."""
         innermost = self._frames[-1]
         for frame in reversed(self._frames):
-            kind = frame.usage.kind
-            if kind == MODULE or (kind == CLASS and frame is not innermost):
+            usage = frame.usage
+            if name not in usage.stores or name in usage.elsewhere or usage.kind == MODULE:
                 continue
-            if frame.usage.binds(name):
+            if usage.kind != CLASS or frame is innermost:
                 return frame
         return None
 
@@ -128,9 +130,9 @@ class Reading:
         """Return the constant that an expression is, or MISSING."""
         if isinstance(node, ast.Constant):
             return node.value
-        if isinstance(node, ast.Name | ast.Attribute):
+        if isinstance(node, _NAMES):
             return self._fold_name(node)
-        if not isinstance(node, ast.BinOp | ast.UnaryOp | ast.Compare | ast.JoinedStr):
+        if not isinstance(node, _COMPUTED):
             return MISSING
         known = self._folded.get(id(node))
         if known is None:

@@ -22,6 +22,7 @@ from intake.fingerprint.usage import FUNCTION, Usage, taken_apart
 from intake.syntax import children, dotted_name
 
 _ENDS = (ast.Return, ast.Raise, ast.Break, ast.Continue)
+_VALUED = (ast.Assign, ast.Return, ast.Expr, ast.AnnAssign)
 _DEPTH = 24  # levels of an expression that may stand in for a name
 _IN_ORDER = (
     ast.Attribute,
@@ -165,7 +166,7 @@ def absorbs(
         return isinstance(value, ast.Name) and value.id == name
     if reader.fold(value) is not MISSING and (own or isinstance(value, ast.Constant)):
         return _put(frame, name, value)
-    if own and is_straight and frame.usage.stores[name] == 1 and (_is_alias(frame, value) or reader.is_external(value)):
+    if own and is_straight and frame.usage.stores[name] == 1 and _is_alias(frame, value, reader):
         return _put(frame, name, value)
     once = own and reads == 1 and following is not None
     is_pure = reader.is_pure(value)
@@ -187,13 +188,14 @@ def is_dead(frame: Frame, statement: ast.stmt, reader: Reader) -> bool:
 
 
 def _single_assignment(statement: ast.stmt) -> tuple[str, ast.expr | None]:
-    if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
-        target = statement.targets[0]
-    elif isinstance(statement, ast.AnnAssign):
-        target = statement.target
-    else:
+    kind = type(statement)
+    if kind is not ast.Assign and kind is not ast.AnnAssign:
         return "", None
-    return (target.id, statement.value) if isinstance(target, ast.Name) else ("", None)
+    if isinstance(statement, ast.Assign):
+        target = statement.targets[0] if len(statement.targets) == 1 else None
+    else:
+        target = getattr(statement, "target", None)
+    return (target.id, getattr(statement, "value", None)) if isinstance(target, ast.Name) else ("", None)
 
 
 def _put(frame: Frame, name: str, value: ast.expr) -> bool:
@@ -217,19 +219,21 @@ def nesting(value: ast.expr, bound: int, inside: Mapping[str, int] = MappingProx
     return deepest
 
 
-def _is_alias(frame: Frame, value: ast.expr) -> bool:
+def _is_alias(frame: Frame, value: ast.expr, reader: Reader) -> bool:
     """Say whether an expression is another name of something that stays what it is."""
+    if not isinstance(value, (ast.Name, ast.Attribute)):
+        return False
     if isinstance(value, ast.Name) and frame.usage.binds(value.id):
         standing = frame.values.get(value.id)
         is_name = standing is None or dotted_name(standing.node) is not None
         return is_name and frame.usage.stores[value.id] == 1 and frame.is_own(value.id)
     chain = dotted_name(value)
-    return isinstance(value, ast.Name | ast.Attribute) and chain is not None and chain[0].id in frame.usage.imports
+    return (chain is not None and chain[0].id in frame.usage.imports) or reader.is_external(value)
 
 
 def _reads_first(statement: ast.stmt, name: str, *, may_pass: bool) -> bool:
     """Say whether a statement reads `name` before it does anything; with `may_pass`, before anything impure."""
-    if isinstance(statement, ast.Assign | ast.Return | ast.Expr | ast.AnnAssign) and statement.value is not None:
+    if isinstance(statement, _VALUED) and statement.value is not None:
         pending: list[ast.AST | bool] = [statement.value]
     elif isinstance(statement, ast.AugAssign) and isinstance(statement.target, ast.Name) and may_pass:
         pending = [statement.value]

@@ -89,15 +89,14 @@ class Analysis:
 
     def _visit(self, node: ast.AST, scope: Usage) -> bool:
         """Record `node` and everything below; return whether it is impure."""
+        if isinstance(node, ast.Name):
+            if isinstance(node.ctx, ast.Load):
+                scope.load(node.id)
+            elif isinstance(node.ctx, ast.Store):
+                scope.store(node.id)
+            return False
         kind = type(node)
         if kind is ast.Constant:
-            return False
-        if kind is ast.Name:
-            assert isinstance(node, ast.Name)
-            if type(node.ctx) is ast.Load:
-                scope.load(node.id)
-            elif type(node.ctx) is ast.Store:
-                scope.store(node.id)
             return False
         visitor = self._VISITORS.get(kind)
         impure = self._all(children(node), scope) if visitor is None else visitor(self, node, scope)
