@@ -74,3 +74,69 @@ def test_a_group_that_sums_passes(run: Run) -> None:
     assert evidence.incidents == ()
     assert len(evidence.launches) == 2
     assert all("+" in arm.process for launch in evidence.launches for arm in (launch.baseline, launch.candidate))
+
+
+def test_four_ranks_pass(run: Run) -> None:
+    """A group may be larger; a bundle sees its rank and the size of its group, and may say where it applies."""
+    text = SUM.replace(
+        "    total =", "    assert (group.size(), 0 <= group.rank() < 4, torch.distributed.get_rank(group)) == "
+        "(4, True, group.rank())\n    total =",
+    )  # fmt: skip
+    evidence = run(text, ranks=4)
+    assert evidence.incidents == ()
+
+
+def on_rank_1(statement: str) -> str:
+    """Return the sum with a statement that rank 1 runs first."""
+    return SUM.replace("    total =", f"    if group.rank() == 1:\n        {statement}\n    total =")
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "words"),
+    [
+        (SUM.replace("torch.distributed.all_reduce(total, group=group)", "pass"), "wrong_output", "rank 0 out"),
+        (SUM + "    if group.rank() == 1:\n        out[0, 7] += 1\n", "wrong_output", "rank 1 out"),
+        (on_rank_1("raise ValueError('odd')"), "raised", "rank 1: kernels/k.py:6: ValueError: odd"),
+        (on_rank_1("__import__('os')._exit(3)"), "crashed", "rank 1 exited with status 3"),
+        (on_rank_1("x.zero_()"), "crashed", "rank 1 was killed by signal SIGSEGV (inputs are mapped read-only)"),
+        (on_rank_1("__import__('time').sleep(9)"), "call_deadline", "no answer from any rank within 1500 ms"),
+        (on_rank_1("return"), "call_deadline", "no answer from rank 0 within 1500 ms"),
+        (on_rank_1("__import__('os').close(3)"), "crashed", "rank 1"),
+        (on_rank_1("__import__('os').write(3, b'ready')"), "protocol", "rank 1: message of 5 bytes"),
+        (
+            "import torch\nif torch.distributed.get_rank() == 1:\n    raise OSError('no')\n" + SUM,
+            "load_failed",
+            "rank 1",
+        ),
+    ],
+    ids=["unsummed", "one", "raises", "exits", "faults", "hangs", "leaves", "hangs-up", "babbles", "unloadable"],
+)
+def test_a_fault_of_one_rank_is_the_candidates_and_is_named(run: Run, text: str, kind: str, words: str) -> None:
+    """Nobody waits for ranks that wait for the one at fault."""
+    evidence = run(text)
+    assert [(incident.role, incident.kind) for incident in evidence.incidents] == [("candidate", kind)]
+    assert words in evidence.incidents[0].detail
+
+
+def test_weights_of_a_group_differ_and_are_prepared_by_every_rank(run: Run) -> None:
+    """Every rank prepares its own weights; swapping what `prepare` made with another rank's is wrong."""
+    text = """import torch
+
+
+def prepare(w13, w2):
+    return w13.contiguous(), w2.contiguous()
+
+
+def fused_experts_reduce(x, topk_ids, topk_weights, prepared, out, group):
+    w13, w2 = prepared
+    total = torch.zeros(x.shape)
+    for token in range(len(x)):
+        for expert, weight in zip(topk_ids[token].tolist(), topk_weights[token]):
+            gate, up = (w13[expert] @ x[token]).chunk(2)
+            total[token] += weight * (w2[expert] @ (torch.nn.functional.silu(gate) * up))
+    torch.distributed.all_reduce(total, group=group)
+    out.copy_(total)
+"""
+    evidence = run(text, "moe.fused_experts_reduce", rest='prepare = "prepare"')
+    assert evidence.incidents == ()
+    assert all(launch.candidate.prepare_ns > 0 for launch in evidence.launches)
