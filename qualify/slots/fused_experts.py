@@ -102,16 +102,13 @@ class FusedExperts(Slot):
 
 def mixture(inputs: Tensors, w13: torch.Tensor, w2: torch.Tensor, precision: torch.dtype) -> torch.Tensor:
     """Return what the experts of one set of weights make of `inputs`, in `precision`."""
-    tokens, inter = inputs["x"].shape[0], w2.shape[-1]
-    x, weights = inputs["x"].to(precision), inputs["topk_weights"].to(precision)
+    x, weights, inter = inputs["x"].to(precision), inputs["topk_weights"].to(precision), w2.shape[-1]
     result = torch.zeros(inputs["x"].shape, dtype=precision)
-    wide: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
-    for token in range(tokens):
-        for expert, weight in zip(inputs["topk_ids"][token].tolist(), weights[token], strict=True):
-            if expert not in wide:
-                wide[expert] = (w13[expert].to(precision), w2[expert].to(precision))
-            first, second = wide[expert]
-            both = first.mv(x[token])
-            gate, up = both[:inter], both[inter:]
-            result[token] += weight * second.mv(gate / (1.0 + torch.exp(-gate)) * up)
+    for expert in sorted(set(inputs["topk_ids"].flatten().tolist())):
+        chosen = inputs["topk_ids"] == expert
+        rows = chosen.any(dim=-1)
+        share = torch.where(chosen, weights, 0.0).sum(dim=-1, keepdim=True)[rows]
+        both = x[rows] @ w13[expert].to(precision).T
+        gate, up = both[:, :inter], both[:, inter:]
+        result[rows] += share * (gate / (1.0 + torch.exp(-gate)) * up @ w2[expert].to(precision).T)
     return result

@@ -33,7 +33,7 @@ def test_workloads_are_found_by_target() -> None:
     """A target outside the arena has no workload."""
     arena = load_arena("cpu-small")
     assert arena.workload("norm.rmsnorm") is not None
-    assert arena.workload("attention.decode") is None
+    assert arena.workload("collective.all_reduce") is None
 
 
 @pytest.mark.parametrize("name", ["absent", "../catalog", "absent.toml"])

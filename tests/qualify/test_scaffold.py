@@ -37,7 +37,8 @@ def arena_for(target: str, dtype: str, folder: Path) -> str:
     path = Path(write_arena(folder))
     head = path.read_text().partition("[[workloads]]")[0]
     shape = ", ".join(f"{name} = {extent}" for name, extent in SLOTS[target].catalog_shapes[1].items())
-    path.write_text(f'{head}[[workloads]]\ntarget = "{target}"\ndtype = "{dtype}"\nshapes = [{{ {shape} }}]\n')
+    ranks = "world_size = 2\n" if SLOTS[target].names("group") else ""
+    path.write_text(f'{head}[[workloads]]\ntarget = "{target}"\ndtype = "{dtype}"\nshapes = [{{ {shape} }}]\n{ranks}')
     return str(path)
 
 
