@@ -4,6 +4,9 @@ A call that is late because the machine gave its core to somebody else is no fau
 to agree: the arm's threads were ready and waited for the core, and the core was neither idle nor running the arm (other
 processes, interrupts, time stolen by the hypervisor). An arm that sleeps does not wait; threads of its own that crowd
 each other are its own time.
+
+The kernel adds up a thread's waiting only when it gets the core at last. A thread that is ready at both readings and
+had no turn in between has therefore waited all the while, although its counter stands still.
 """
 
 from __future__ import annotations
@@ -25,12 +28,13 @@ class CoreUse(NamedTuple):
     ran: int
     waited: int
     idle: int
+    ready: frozenset[tuple[str, int]] = frozenset()  # threads that could run at once, with the turns they have had
 
 
 def read_use(pid: int, core: int) -> CoreUse:
     """Return the current reading; what cannot be read counts as zero."""
-    ran, waited = _schedule_ns(pid)
-    return CoreUse(time.monotonic_ns(), ran, waited, _idle_ns(core))
+    ran, waited, ready = _threads(pid)
+    return CoreUse(time.monotonic_ns(), ran, waited, _idle_ns(core), ready)
 
 
 def foreign_share(before: CoreUse, after: CoreUse) -> float:
@@ -39,18 +43,24 @@ def foreign_share(before: CoreUse, after: CoreUse) -> float:
     if wall <= 0:
         return 0.0
     foreign = wall - max(0, after.ran - before.ran) - max(0, after.idle - before.idle)
-    return max(0, min(foreign, after.waited - before.waited)) / wall
+    waited = wall if before.ready & after.ready else after.waited - before.waited
+    return max(0, min(foreign, waited)) / wall
 
 
-def _schedule_ns(pid: int) -> tuple[int, int]:
+def _threads(pid: int) -> tuple[int, int, frozenset[tuple[str, int]]]:
+    """Return the ns that all threads ran, the ns they waited, and those that are ready with their numbers of turns."""
     ran = waited = 0
-    for file in Path(f"/proc/{pid}/task").glob("*/schedstat"):
+    ready: set[tuple[str, int]] = set()
+    for folder in Path(f"/proc/{pid}/task").glob("*"):
         try:
-            first, second, _ = file.read_text(encoding="ascii").split()
-            ran, waited = ran + int(first), waited + int(second)
-        except (OSError, ValueError):
+            first, second, turns = map(int, (folder / "schedstat").read_text(encoding="ascii").split())
+            state = (folder / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[0]
+        except (OSError, ValueError, IndexError):
             continue
-    return ran, waited
+        ran, waited = ran + first, waited + second
+        if state == "R":
+            ready.add((folder.name, turns))
+    return ran, waited, frozenset(ready)
 
 
 def _idle_ns(core: int) -> int:

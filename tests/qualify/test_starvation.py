@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
+import time
 
 import pytest
 
-from qualify.starvation import CoreUse, foreign_share, read_use
+from qualify.starvation import FOREIGN_SHARE, CoreUse, foreign_share, read_use
 
 START = CoreUse(now=0, ran=0, waited=0, idle=0)
 
@@ -26,6 +28,55 @@ START = CoreUse(now=0, ran=0, waited=0, idle=0)
 def test_both_readings_have_to_agree(after: CoreUse, share: float) -> None:
     """Waiting alone, or a busy core alone, is no starvation."""
     assert foreign_share(START, after) == share
+
+
+@pytest.mark.parametrize(
+    ("ready", "ran", "idle", "share"),
+    [
+        ({("7", 4)}, 0, 0, 1.0),  # never got the core that others used
+        ({("7", 4), ("8", 1)}, 100, 0, 0.9),  # one thread ran a little, this one did not
+        ({("7", 4)}, 1000, 0, 0.0),  # it is the one that runs
+        ({("7", 5)}, 0, 0, 0.0),  # had a turn, so its waiting is in the counter
+        ({("7", 4)}, 0, 1000, 0.0),  # the core was free
+        (set(), 0, 0, 0.0),
+    ],
+)
+def test_a_thread_that_never_had_a_turn_has_waited_all_the_while(
+    ready: set[tuple[str, int]], ran: int, idle: int, share: float
+) -> None:
+    """The kernel's counter of waiting stands still until the thread gets the core."""
+    before = START._replace(ready=frozenset({("7", 4)}))
+    assert foreign_share(before, CoreUse(1000, ran, 0, idle, frozenset(ready))) == share
+
+
+def test_a_process_that_is_kept_from_its_core_is_seen_to_wait() -> None:
+    """A real one, with a real competitor that is preferred; without the right to prefer it there is nothing to see."""
+    core = max(os.sched_getaffinity(0))
+    before = os.sched_getaffinity(0)
+    children = []
+    try:
+        for policy in (os.SCHED_OTHER, os.SCHED_FIFO):
+            child = os.fork()
+            if child == 0:
+                os.sched_setaffinity(0, {core})
+                while True:
+                    pass
+            children.append(child)
+            if policy == os.SCHED_FIFO:
+                try:
+                    os.sched_setscheduler(child, policy, os.sched_param(2))
+                except PermissionError:
+                    pytest.skip("needs the right to set scheduling classes")
+        if len(before) == 1:
+            pytest.skip("needs a core beside the contested one")
+        time.sleep(0.05)
+        first = read_use(children[0], core)
+        time.sleep(0.2)
+        assert foreign_share(first, read_use(children[0], core)) > FOREIGN_SHARE
+    finally:
+        for child in children:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
 
 
 def test_a_reading_of_a_live_process_moves_forward() -> None:
