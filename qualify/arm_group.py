@@ -24,7 +24,6 @@ from typing import NoReturn
 from qualify.arm_handle import (
     FAILURE_KINDS,
     PROMPT_PART,
-    STUMBLE_NS,
     WATCH_NS,
     Arm,
     ArmError,
@@ -47,7 +46,7 @@ from qualify.protocol import (
 from qualify.sandbox.client import SandboxedProcess, Zygote
 from qualify.sandbox.policy import SandboxPolicy
 from qualify.starvation import CoreUse, foreign_share, read_use
-from qualify.stillness import Rest, ran_since, settle
+from qualify.stillness import Rest, settle
 
 _DEATH_SECONDS = 0.1  # within which the death of a rank explains what another one raised
 
@@ -61,7 +60,7 @@ class ArmGroup(Arm):
         super().__init__(process, controls[0], memory, core)
         self.identity = "+".join(map(process_identity, process.host_pids))
         self._controls = tuple(controls)
-        self._rests = [Rest(0, 0) for _ in controls]
+        self._rests = [Rest(0, ()) for _ in controls]
 
     @classmethod
     def start(
@@ -114,13 +113,8 @@ class ArmGroup(Arm):
         """Raise `ArmError` when a rank is not frozen, or has run since it was; as for one arm, once is forgiven."""
         if not self.process.is_stopped():
             raise ArmError("protocol", "a rank was running although it had been stopped")
-        for rank, (pid, rest) in enumerate(zip(self.process.host_pids, self._rests, strict=True)):
-            ran = ran_since(pid, rest)
-            if ran > STUMBLE_NS or (ran and self._stumbled_ns):
-                raise ArmError("protocol", f"rank {rank} ran for {ran // 1000} us while it had to stand still")
-            if ran:
-                self._stumbled_ns = ran
-                self._rests[rank] = settle(pid)
+        for rank, pid in enumerate(self.process.host_pids):
+            self._rests[rank] = self._require_rest(pid, self._rests[rank], f"rank {rank}")
 
     def _frames(self, call: Call, offsets: Sequence[int]) -> list[bytes]:
         count = len(offsets) // len(self._controls)

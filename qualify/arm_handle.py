@@ -46,7 +46,7 @@ from qualify.stillness import Rest, ran_since, settle, woke_since
 from scoring.attempt import ChildOutcome
 
 _STOP_PATIENCE_NS = 2_000_000_000  # how long a stopped arm may take to come to rest
-STUMBLE_NS = 3_000_000  # a single run of a stopped arm that may have been the kernel's accident
+_STUMBLE_NS = 3_000_000  # a single run of a stopped arm that may have been the kernel's accident
 _WAKES_MAX = 5  # of one arm; a thread that is preempted on its way into the stop arrives once more to finish it
 _REAP_SECONDS = 10.0
 WATCH_NS = 5_000_000  # how long an answer is watched for before the referee sleeps; most calls are shorter
@@ -182,16 +182,21 @@ class Arm(Closing):
         """
         if not self.process.is_stopped():
             raise ArmError("protocol", "the arm was running although it had been stopped")
-        ran = ran_since(self.process.host_pid, self._rest)
-        if ran > STUMBLE_NS or (ran and self._stumbled_ns):
-            raise ArmError("protocol", f"the arm ran for {ran // 1000} us while it had to stand still")
+        self._rest = self._require_rest(self.process.host_pid, self._rest, "the arm")
+
+    def _require_rest(self, pid: int, rest: Rest, who: str) -> Rest:
+        """Compare a process with the reading of when it was stopped; return the reading to compare with from now on."""
+        ran = ran_since(pid, rest)
+        if ran > _STUMBLE_NS or (ran and self._stumbled_ns):
+            raise ArmError("protocol", f"{who} ran for {ran // 1000} us while it had to stand still")
         if ran:
             self._stumbled_ns = ran
-            self._settle()
-        if woke_since(self.process.host_pid, self._rest):  # too short for a run, but not for an accident
+            rest = settle(pid)
+        if woke_since(pid, rest):  # too short for a run, but not for an accident
             self._wakes += 1
             if self._wakes > _WAKES_MAX:
-                raise ArmError("protocol", f"the arm woke {self._wakes} times while it had to stand still")
+                raise ArmError("protocol", f"{who} woke {self._wakes} times while it had to stand still")
+        return rest
 
     def require_steadiness(self) -> None:
         """Raise `ArmError` (machine) when the arm ran once while it had to stand still: its times prove nothing."""

@@ -2,18 +2,21 @@
 
 Invariants
 1. The first fault decides and is the one that is recorded.
-2. A miner's own run may ask for every case all the same (`every_case`). Then a fault that leaves the next case
+2. A group is started afresh for every case, so that a case that is right is right by itself; then a sequence of all
+   cases shows that calls do not disturb each other.
+3. A miner's own run may ask for every case all the same (`every_case`). Then a fault that leaves the next case
    meaningful is told and a fresh arm goes on; it changes nothing about the first.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from qualify.arm_handle import ArmError
 from qualify.correctness import STAGE_NUMBER, run_case
 from qualify.screens.base import Examined, ScreenReceipt
 from qualify.screens.bench import Bench
+from qualify.screens.sequence import ask_in_sequence
 from scoring.attempt import AT_BOUND
 
 _CASE_FAULTS = frozenset({"wrong_output", "not_executed", "raised"})  # the next case may fare differently
@@ -31,12 +34,16 @@ class Correctness:
         return bench.receipt(self.name, self._examine)
 
     def _examine(self, bench: Bench) -> Examined:
-        asked, first = _ask_from(bench, 0)
-        fault = first
-        while self.every_case and fault is not None and fault.kind in _CASE_FAULTS and asked < len(bench.cases):
+        asked, first = 0, None
+        while asked < len(bench.cases):
             asked, fault = _ask_from(bench, asked)
+            first = first or fault
+            if fault is not None and not (self.every_case and fault.kind in _CASE_FAULTS):
+                break
         if first is not None:
             raise first
+        if bench.rig.slot.collective:
+            ask_in_sequence(bench)
         worst = max(check.worst_ppm for record in bench.findings.stages for check in record.checks)
         calls = sum(len(record.checks) for record in bench.findings.stages)
         share = f"{worst * 100 / AT_BOUND:.0f} %"
@@ -45,17 +52,19 @@ class Correctness:
 
 
 def _ask_from(bench: Bench, start: int) -> tuple[int, ArmError | None]:
-    """Ask a fresh arm the cases from `start` on, up to the first fault.
+    """Ask a fresh arm the cases from `start` on, up to the first fault; a fresh group is asked one case.
 
     Returns the case to go on with, and the fault.
     """
     routes, rig, index = bench.case_routes(), bench.rig, start
-    shapes = [case.dimensions for case in bench.cases]
+    stop = start + 1 if rig.slot.collective else len(bench.cases)
+    shapes = [case.dimensions for case in bench.cases[start:stop]]
+    setup = replace(bench.setup("candidate", routes), by_case=routes.by_case[start:stop])
     rig.inquirer.renew_weights(shapes, STAGE_NUMBER, 0)
     try:
-        with rig.start_arm(bench.setup("candidate", routes), shapes) as arm:
+        with rig.start_arm(setup, shapes) as arm:
             bench.findings.layers = arm.process.layers
-            for index in range(start, len(bench.cases)):
+            for index in range(start, stop):
                 implementation, case = routes.by_case[index], bench.cases[index]
                 record = run_case(rig.inquirer, rig.content, arm, implementation, rig.dtype, case, index)
                 bench.findings.stages.append(record)
@@ -65,7 +74,7 @@ def _ask_from(bench: Bench, start: int) -> tuple[int, ArmError | None]:
     except ArmError as fault:
         _tell(bench, index, kind=fault.kind, detail=fault.detail)
         return index + 1, fault
-    return len(bench.cases), None
+    return stop, None
 
 
 def _tell(bench: Bench, index: int, *, worst_ppm: int = 0, kind: str = "", detail: str = "") -> None:

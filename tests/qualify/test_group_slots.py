@@ -140,3 +140,42 @@ def fused_experts_reduce(x, topk_ids, topk_weights, prepared, out, group):
     evidence = run(text, "moe.fused_experts_reduce", rest='prepare = "prepare"')
     assert evidence.incidents == ()
     assert all(launch.candidate.prepare_ns > 0 for launch in evidence.launches)
+
+
+STATEFUL = """import torch
+
+KEPT = {}
+
+
+def all_reduce(x, out, group):
+    total = KEPT.setdefault(x.shape[1], torch.zeros(512, x.shape[1]))
+    part = total[:REACH]
+    part[: len(x)] = x
+    torch.distributed.all_reduce(part, group=group)
+    out.copy_(part[: len(x)])
+"""
+
+
+def test_a_buffer_that_is_kept_and_used_right_passes(run: Run) -> None:
+    """State from call to call is no fault."""
+    assert run(STATEFUL.replace("REACH", "len(x)")).incidents == ()
+
+
+def test_what_only_a_sequence_shows_is_found(run: Run) -> None:
+    """Every case by itself is right; a count that shrinks and grows again is answered from the first time."""
+    text = """import torch
+
+SEEN = {}
+
+
+def all_reduce(x, out, group):
+    total = x.to(torch.float32, copy=True)
+    torch.distributed.all_reduce(total, group=group)
+    kept, last = SEEN.get(x.shape), SEEN.get("last", len(x))
+    SEEN[x.shape], SEEN["last"] = total, len(x)
+    out.copy_(kept if kept is not None and len(x) > last else total)
+"""
+    evidence = run(text)
+    assert [incident.kind for incident in evidence.incidents] == ["wrong_output"]
+    assert evidence.incidents[0].stage == "correctness"
+    assert "of a sequence, after num_tokens=" in evidence.incidents[0].detail
