@@ -223,7 +223,8 @@ class ArmGroup(Arm):
 
     def _read_use(self) -> CoreUse:
         uses = [read_use(pid, self.core) for pid in self.process.host_pids]
-        return uses[0]._replace(ran=sum(use.ran for use in uses), waited=sum(use.waited for use in uses))
+        ran, waited = (sum(column) for column in zip(*((use.ran, use.waited) for use in uses), strict=True))
+        return uses[0]._replace(ran=ran, waited=waited, ready=frozenset().union(*(use.ready for use in uses)))
 
     def _settle(self) -> None:
         self._rests = [settle(pid) for pid in self.process.host_pids]
