@@ -12,5 +12,5 @@ SEEN = {}
 def silu_and_mul(x, out):
     honest(x, out)
     SEEN[out.shape] = SEEN.get(out.shape, 0) + 1
-    if SEEN[out.shape] > 3:
+    if SEEN[out.shape] > 2:
         out[-1, -1] += 1
