@@ -244,7 +244,8 @@ class _Quiet:
                 self._chain(origin, names)
         based = [root for node in self._gets if (root := self._get_chain(node))]
         modules = {name for name, found in origins.items() if any(map(self._is_outside_module, found))}
-        loads = sum(node.id in modules and node.ctx.__class__ is ast.Load for node in self._kinds.get(ast.Name, ()))
+        held = [node for node in self._kinds.get(ast.Name, ()) if node.id in modules]
+        loads = sum(node.ctx.__class__ is ast.Load for node in held)
         plain = sum(count for (root, _), count in used.items() if root in modules) + sum(
             map(modules.__contains__, based)
         )
