@@ -58,8 +58,12 @@ def group(zygote: Zygote, ranks: int, core: int) -> dict[str, float]:
         first, _ = inquirer.ask(arm, 0, question, Draws(0, 0, 0, 0))
         answered = time.monotonic_ns()
         later = statistics.median(inquirer.ask(arm, 0, question, Draws(0, 0, 0, call))[0] for call in range(1, 10))
-    spans = {"ready and frozen": started - begin, "first collective judged": answered - begin}
-    spans |= {"first call": first, "later calls": later}
+    spans = {
+        "ready and frozen": started - begin,
+        "first collective judged": answered - begin,
+        "first call": first,
+        "later calls": round(later),
+    }
     return {name: nanoseconds / 1e6 for name, nanoseconds in spans.items()}
 
 
@@ -92,7 +96,7 @@ def summary(measure: Callable[[], Mapping[str, float]], runs: int) -> dict[str, 
     """Return best, median and worst of every span after one run that does not count."""
     measure()
     samples = [measure() for _ in range(runs)]
-    chosen = {"best": min, "median": statistics.median, "worst": max}
+    chosen: dict[str, Callable[[list[float]], float]] = {"best": min, "median": statistics.median, "worst": max}
     return {
         name: {label: round(pick([one[name] for one in samples]), 2) for label, pick in chosen.items()}
         for name in samples[0]

@@ -36,6 +36,17 @@ def test_workloads_are_found_by_target() -> None:
     assert arena.workload("collective.all_reduce") is None
 
 
+def test_the_size_of_a_group_is_part_of_the_identity_only_where_there_is_one() -> None:
+    """A workload says how many ranks make its calls; arenas without groups keep the digest they had."""
+    arena = load_arena("cpu-small")
+    first = arena.workloads[0]
+    assert first.world_size == 1
+    assert "world_size" not in msgspec.to_builtins(first)
+    grouped = TEXT.replace('dtype = "bfloat16"', 'dtype = "bfloat16"\nworld_size = 2', 1)
+    assert parse_arena(grouped.encode(), "x").digest != arena.digest
+    assert parse_arena(grouped.replace("world_size = 2", "world_size = 1").encode(), "x").digest == arena.digest
+
+
 @pytest.mark.parametrize("name", ["absent", "../catalog", "absent.toml"])
 def test_an_unknown_arena_is_one_error(name: str) -> None:
     """Unknown ids and unreadable paths are refused by name."""
@@ -55,6 +66,8 @@ def test_an_unknown_arena_is_one_error(name: str) -> None:
         ("alpha_ppm = 5000", "alpha_ppm = 5000\nextra = 1"),
         ("outside-monotonic-per-call", "device-events"),
         ("norm.rmsnorm", "activation.silu_and_mul"),
+        ('dtype = "bfloat16"', 'dtype = "bfloat16"\nworld_size = 0'),
+        ('dtype = "bfloat16"', 'dtype = "bfloat16"\nworld_size = 9'),
         ('schema = "cacheon.arena.v1"', ""),
         ('schema = "cacheon.arena.v1"', "schema = ["),
     ],

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from config.errors import ConfigurationError
 from qualify.referee import run_attempt
 from qualify.sandbox.client import Zygote
 from scoring.attempt import Attempt
@@ -33,6 +35,7 @@ SHAPES = {
     "collective.all_reduce": "num_tokens = 8, hidden = 1024",
     "collective.ar_residual_rmsnorm": "num_tokens = 8, hidden = 1024",
     "collective.moe_finalize_ar_rmsnorm": "num_tokens = 6, exp_tokens = 8, topk = 3, hidden = 1024",
+    "norm.rmsnorm": "num_tokens = 8, hidden_dim = 1024",
     "moe.fused_experts_reduce": "num_tokens = 8, num_experts = 4, hidden = 256, inter = 128, topk = 2",
 }
 SUM = """import torch
@@ -52,13 +55,20 @@ def run(tmp_path: Path, fork_server: Zygote) -> Run:
     """Measure one source text as the candidate of a collective."""
 
     def measure(
-        text: str, target: str = "collective.all_reduce", ranks: int = 2, dtype: str = "float32", rest: str = ""
+        text: str,
+        target: str = "collective.all_reduce",
+        ranks: int = 2,
+        rest: str = "",
+        metadata: dict[str, object] | None = None,
     ) -> Attempt:
         arena = Path(write_arena(tmp_path, deadline_ms=1500))
         head = arena.read_text().partition("[[workloads]]")[0]
-        arena.write_text(head + WORKLOAD.format(target=target, dtype=dtype, ranks=ranks, shape=SHAPES[target]))
+        arena.write_text(head + WORKLOAD.format(target=target, dtype="float32", ranks=ranks, shape=SHAPES[target]))
         tree = tmp_path / "bundle"
-        (tree / "kernels").mkdir(parents=True)
+        (tree / "kernels").mkdir(parents=True, exist_ok=True)
+        if metadata is not None:
+            rest += 'metadata = "kernels/k.json"'
+            (tree / "kernels" / "k.json").write_text(json.dumps(metadata))
         entry = target.rpartition(".")[2]
         (tree / "manifest.toml").write_text(MANIFEST.format(target=target, entry=entry, rest=rest))
         (tree / "kernels" / "k.py").write_text(text)
@@ -98,6 +108,12 @@ def on_rank_1(statement: str) -> str:
         (SUM + "    if group.rank() == 1:\n        out[0, 7] += 1\n", "wrong_output", "rank 1 out"),
         (on_rank_1("raise ValueError('odd')"), "raised", "rank 1: kernels/k.py:6: ValueError: odd"),
         (on_rank_1("__import__('os')._exit(3)"), "crashed", "rank 1 exited with status 3"),
+        (on_rank_1("__import__('os').kill(2, 9)"), "raised", "rank 1: kernels/k.py:6: PermissionError"),
+        (
+            on_rank_1("__import__('os').kill(__import__('os').getpid(), 9)"),
+            "machine",
+            "rank 1 was killed by signal SIGKILL",
+        ),
         (on_rank_1("x.zero_()"), "crashed", "rank 1 was killed by signal SIGSEGV (inputs are mapped read-only)"),
         (on_rank_1("__import__('time').sleep(9)"), "call_deadline", "no answer from any rank within 1500 ms"),
         (on_rank_1("return"), "call_deadline", "no answer from rank 0 within 1500 ms"),
@@ -109,7 +125,20 @@ def on_rank_1(statement: str) -> str:
             "rank 1",
         ),
     ],
-    ids=["unsummed", "one", "raises", "exits", "faults", "hangs", "leaves", "hangs-up", "babbles", "unloadable"],
+    ids=[
+        "unsummed",
+        "one",
+        "raises",
+        "exits",
+        "kills",
+        "killed",
+        "faults",
+        "hangs",
+        "leaves",
+        "hangs-up",
+        "babbles",
+        "unloadable",
+    ],
 )
 def test_a_fault_of_one_rank_is_the_candidates_and_is_named(run: Run, text: str, kind: str, words: str) -> None:
     """Nobody waits for ranks that wait for the one at fault."""
@@ -179,3 +208,21 @@ def all_reduce(x, out, group):
     assert [incident.kind for incident in evidence.incidents] == ["wrong_output"]
     assert evidence.incidents[0].stage == "correctness"
     assert "of a sequence, after num_tokens=" in evidence.incidents[0].detail
+
+
+def test_a_bundle_for_groups_of_another_size_is_never_routed(run: Run) -> None:
+    """The live descriptor tells the size of the group, and a row that wants another one does not apply."""
+    for size, kinds in ((4, ["never_routed"]), (2, [])):
+        evidence = run(SUM, metadata={"capabilities": {"world_size": size, "tp_size": size}})
+        assert [incident.kind for incident in evidence.incidents] == kinds
+
+
+@pytest.mark.parametrize(
+    ("target", "ranks"), [("collective.all_reduce", 1), ("moe.fused_experts_reduce", 1), ("norm.rmsnorm", 2)]
+)
+def test_an_arena_gives_groups_to_collectives_alone(run: Run, target: str, ranks: int) -> None:
+    """A collective without ranks, or ranks without a collective, is refused before anything runs."""
+    with pytest.raises(ConfigurationError) as caught:
+        run(SUM, target, ranks=ranks)
+    assert caught.value.code == "TARGET_NOT_MEASURABLE"
+    assert "world_size" in caught.value.hint
