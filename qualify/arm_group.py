@@ -91,11 +91,11 @@ class ArmGroup(Arm):
             raise
         return group
 
-    def place(self, implementation: int, extents: Sequence[int], offsets: Sequence[int], deadline_ms: int) -> None:
+    def place(self, implementation: int, extents: Sequence[int], offsets: Sequence[int], deadline_ms: int) -> int:
         """Have the arguments of the next call built on every rank; `offsets` are those of all ranks in a row."""
         nonce = secrets.token_bytes(NONCE_BYTES)
         call = Call(nonce, implementation, tuple(extents), ())
-        self._ask_all(self._frames(call, offsets), nonce, deadline_ms)
+        return self._ask_all(self._frames(call, offsets), nonce, deadline_ms)
 
     def call(self, deadline_ms: int) -> int:
         """Run the placed call on all ranks; return the ns from the first resume until all had answered and stood."""

@@ -25,6 +25,7 @@ from qualify.comparison import Expectation, passes
 from qualify.content import Content, Source, Style
 from qualify.dtypes import DTYPES
 from qualify.group_memory import ranked, share
+from qualify.memory import PAGE
 from qualify.slots.base import Argument, Dimensions, Slot, Tensors
 from scoring.attempt import CallCheck
 
@@ -32,6 +33,7 @@ _GRACE_SECONDS = 0.15  # how long a wrong output is watched for a late change
 _GRACE_STEP_SECONDS = 0.01
 _PIECE_ROWS = 32  # rows of a reference computed at a time
 _MIB = 1 << 20
+_PLACING_NS, _PLACING_PAGE_NS = 1_000_000, 1_000  # free of charge: a wake-up, and a look at every page
 
 
 @dataclass(slots=True)
@@ -173,16 +175,19 @@ class Inquirer:
         return self._content.fingerprint_inputs(shares)
 
     def ask(self, arm: Arm, implementation: int, question: Question, draws: Draws) -> tuple[int, CallCheck]:
-        """Run one call and check it. Returns its duration in ns and the evidence. Raises `ArmError`."""
+        """Run one call and check it. Returns its duration in ns and the evidence. Raises `ArmError`.
+
+        What placing took beyond what it may take is part of the duration.
+        """
         memory = arm.memory
         places = memory.place(question.dimensions, arm.calls % 2, draws.generator(self._content, "places"))
         extents = [question.dimensions[name] for name in self._slot.dimensions]
-        arm.place(implementation, extents, places.offsets, self._deadline_ms)
+        placing = arm.place(implementation, extents, places.offsets, self._deadline_ms)
         memory.write_inputs(places, question.inputs)
         memory.write_filler(places, self._content, draws.generator(self._content, "filler"))
         guards = memory.guards(places)
         self.empty_caches()
-        elapsed = arm.call(self._deadline_ms)
+        elapsed = arm.call(self._deadline_ms) + overtime_ns(placing, question)
         digest = memory.fingerprint(places, self._content)
         worst = self._judge(arm, places, question)
         self.look_again(arm)
@@ -232,6 +237,16 @@ class Inquirer:
             if not passes(self._slot.comparator.judge(output, expectation)):
                 return f"{shape} {name} {self._slot.comparator.locate(output, expectation)}"
         return shape
+
+
+def overtime_ns(placing: int, question: Question) -> int:
+    """Return how much of the time that placing a call took is charged to the call, in ns.
+
+    Placing is not timed because it depends on nothing in the call. An arm that works there all the same, to prepare
+    what it can or to keep its core at a high frequency, pays for it.
+    """
+    size = sum(tensor.nbytes for tensor in (*question.inputs.values(), *question.answers.values()))
+    return max(0, placing - _PLACING_NS - _PLACING_PAGE_NS * (size // PAGE))
 
 
 def eviction_bytes() -> int:

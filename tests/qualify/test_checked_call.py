@@ -1,0 +1,21 @@
+"""What a call is charged beyond its own time."""
+
+from __future__ import annotations
+
+import torch
+
+from qualify.checked_call import Question, overtime_ns
+from qualify.content import NORMAL
+
+MIB = 1 << 20
+
+
+def test_placing_is_free_up_to_a_wake_up_and_a_look_at_every_page() -> None:
+    """What takes longer is part of the call: nothing is gained by working before the clock runs."""
+    tensor = torch.empty(MIB, dtype=torch.float32)
+    question = Question({}, NORMAL, {"x": tensor}, {"out": tensor}, {}, "")
+    pages = 2 * 4 * MIB // 4096
+    free = 1_000_000 + 1_000 * pages
+    assert overtime_ns(300_000, question) == 0
+    assert overtime_ns(free, question) == 0
+    assert overtime_ns(free + 5, question) == 5
