@@ -70,7 +70,7 @@ def test_a_good_bundle_passes_every_screen(sit: Sit, arena: str) -> None:
         ("import os\ndef silu_and_mul(x, out):\n    os._exit(0)\n", "abi", "ARM_CRASHED", "without an answer"),
         ("def silu_and_mul(x, out):\n    pass\n", "correctness", "NOT_EXECUTED", "never written"),
         (HONEST.replace("out.copy_(", "out.copy_(1.05 * "), "correctness", "WRONG_OUTPUT", "expected="),
-        (HONEST + "    if out.shape == (64, 1024): out[0, 0] += 1\n", "correctness", "WRONG_OUTPUT", "num_tokens=64"),
+        (HONEST + "    if out.shape == (64, 1024): out.mul_(2)\n", "correctness", "WRONG_OUTPUT", "num_tokens=64"),
     ],
 )
 def test_a_faulty_bundle_fails_one_screen(
@@ -123,13 +123,13 @@ def test_every_variant_is_called_once(sit: Sit, bundle: Write) -> None:
 def test_a_miner_may_ask_for_every_case(sit: Sit, bundle: Write) -> None:
     """Wrong answers at several shapes are all told; the first one decides and is the only incident."""
     told: list[dict[str, object]] = []
-    with sit(bundle(HONEST + "    if out.shape[0] > 20: out[0, 0] += 1\n"), emit=told.append) as bench:
+    with sit(bundle(HONEST + "    if out.shape[0] > 20: out.mul_(2)\n"), emit=told.append) as bench:
         receipt = Correctness(every_case=True).run(bench)
     cases = [event for event in told if event["event"] == "stage"]
     assert [event["index"] for event in cases] == list(range(len(bench.cases)))
     wrong = [event for event in cases if event["kind"]]
     assert len(wrong) > 1
-    assert all(re.search(r"row=0 column=0 expected=\S+ got=\S+ bound=\S+", str(event["detail"])) for event in wrong)
+    assert all(re.search(r"row=\d+ (.* )?column=\d+ expected=\S+ got=\S+ bound=\S+", str(event["detail"])) for event in wrong)
     assert str(wrong[0]["detail"]) in receipt.message
     assert [incident.kind for incident in bench.findings.incidents] == ["wrong_output"]
 
