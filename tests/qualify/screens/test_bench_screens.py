@@ -129,7 +129,8 @@ def test_a_miner_may_ask_for_every_case(sit: Sit, bundle: Write) -> None:
     assert [event["index"] for event in cases] == list(range(len(bench.cases)))
     wrong = [event for event in cases if event["kind"]]
     assert len(wrong) > 1
-    assert all(re.search(r"row=\d+ (.* )?column=\d+ expected=\S+ got=\S+ bound=\S+", str(event["detail"])) for event in wrong)
+    worst = re.compile(r"row=\d+ (.* )?column=\d+ expected=\S+ got=\S+ bound=\S+")
+    assert all(worst.search(str(event["detail"])) for event in wrong)
     assert str(wrong[0]["detail"]) in receipt.message
     assert [incident.kind for incident in bench.findings.incidents] == ["wrong_output"]
 
