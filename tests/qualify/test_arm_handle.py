@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
@@ -11,8 +12,12 @@ from typing import Any
 import pytest
 
 from qualify.arm_handle import Arm, ArmError
+from qualify.arm_plan import ArmPlan, decode_plan
 from qualify.protocol import FRAME_BYTES, NONCE_BYTES, Failure, FrameKind, Reply, encode_reply
 from qualify.sandbox.outcome import Outcome, OutcomeKind
+from qualify.sandbox.policy import SandboxPolicy
+from scoring.attempt import Incident, Role
+from scoring.incidents import consequence
 
 Answer = Callable[[bytes], list[bytes]]  # nonce of the request -> messages
 _NONCE = slice(8, 8 + NONCE_BYTES)
@@ -59,8 +64,11 @@ class ScriptedProcess:
 class NoMemory:
     """Memory that nobody looks at."""
 
+    descriptors: tuple[int, ...] = ()
+    closed = False
+
     def close(self) -> None:
-        """Nothing to drop."""
+        self.closed = True
 
 
 @pytest.fixture(scope="module")
@@ -227,3 +235,55 @@ def test_an_arm_that_ran_while_it_was_stopped_is_a_fault(
     monkeypatch.setattr("qualify.arm_handle.ran_since", lambda pid, rest: 5_000_000)
     fault = fault_of(made)
     assert (fault.kind, fault.detail) == ("protocol", "the arm ran for 5000 us while it had to stand still")
+
+
+class ScriptedZygote:
+    """A fork server whose one child says what it is told to say as soon as it is started."""
+
+    def __init__(self, pid: int, answer: Answer) -> None:
+        self.process: ScriptedProcess | None = None
+        self._pid = pid
+        self._answer = answer
+
+    def spawn(
+        self, entry: str, policy: SandboxPolicy, descriptors: tuple[int, ...], argument: bytes
+    ) -> ScriptedProcess:
+        channel = socket.socket(fileno=os.dup(descriptors[0]))
+        for message in self._answer(bytes.fromhex(decode_plan(argument).hello)):
+            channel.send(message)
+        self.process = ScriptedProcess(channel, self._pid)
+        return self.process
+
+
+BAD_STARTS: dict[str, tuple[Answer, str]] = {
+    "nothing": (lambda hello: [], "call_deadline"),
+    "another nonce": (lambda hello: [encode_reply(Reply(FrameKind.READY, bytes(NONCE_BYTES)))], "protocol"),
+    "another kind": (lambda hello: [done(hello)], "protocol"),
+    "ready twice": (lambda hello: [encode_reply(Reply(FrameKind.READY, hello))] * 2, "protocol"),
+    "ready and done": (lambda hello: [encode_reply(Reply(FrameKind.READY, hello)), done(hello)], "protocol"),
+    "noise": (lambda hello: [b"\x00" * 7], "protocol"),
+    "no entry": (failed(Failure.ENTRY_MISSING), "load_failed"),
+    "another signature": (failed(Failure.SIGNATURE), "signature"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_STARTS)
+def test_a_bad_start_is_a_fault(no_process: int, name: str) -> None:
+    """An arm is taken only after exactly one READY with the nonce it was started with."""
+    answer, kind = BAD_STARTS[name]
+    zygote: Any = ScriptedZygote(no_process, answer)
+    memory: Any = NoMemory()
+    plan = ArmPlan("norm.rmsnorm", "bfloat16", 1, bytes(range(NONCE_BYTES)).hex(), ())
+    with pytest.raises(ArmError) as caught:
+        Arm.start(zygote, plan, SandboxPolicy(), memory, deadline_ms=DEADLINE_MS)
+    assert caught.value.kind == kind
+    assert memory.closed
+
+
+@pytest.mark.parametrize("kind", sorted({kind for _, kind in (*BAD.values(), *BAD_STARTS.values())}))
+def test_every_fault_is_a_failure_of_the_candidate_or_a_repetition(kind: str) -> None:
+    """A candidate fails by it; by the same fault of the baseline nobody does."""
+    roles: tuple[Role, ...] = ("candidate", "baseline")
+    for role in roles:
+        meaning = consequence(Incident("block", 0, role, kind, "", None))
+        assert meaning.outcome == ("FAIL" if role == "candidate" else "RETRY")
