@@ -146,11 +146,13 @@ def favour(pid: int) -> None:
 
     A woken process otherwise waits for the running one's slice, several milliseconds of pure noise. Both arms of a
     launch and the referee get the same class, at most one of them is runnable per core, and every call has a
-    deadline, so nothing is starved for long.
+    deadline, so nothing is starved for long. The ranks of a group take turns in it; one that spins for another
+    without yielding keeps it waiting for a whole slice, and so only itself.
     """
     with contextlib.suppress(OSError):
         policy = os.SCHED_RR | (os.SCHED_RESET_ON_FORK if pid == 0 else 0)  # what we start is not preferred
-        os.sched_setscheduler(pid, policy, os.sched_param(1))
+        for thread in [0] if pid == 0 else map(int, os.listdir(f"/proc/{pid}/task")):
+            os.sched_setscheduler(thread, policy, os.sched_param(1))
 
 
 def describe(
