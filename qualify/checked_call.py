@@ -41,6 +41,7 @@ class Question:
     """The content of one call: private inputs and what the outputs have to be."""
 
     dimensions: Dimensions
+    style: Style
     inputs: dict[str, torch.Tensor]
     answers: dict[str, torch.Tensor]
     expectations: dict[str, Expectation]
@@ -69,7 +70,7 @@ class Inquirer:
         self._ranks = ranks
         self._dtype = DTYPES[dtype]
         self._weights: dict[WeightKey, dict[str, torch.Tensor]] = {}
-        self._tolerance = slot.tolerance(dtype)
+        self._dtype_name = dtype
         self._content = content
         self._deadline_ms = call_deadline_ms
         self._evict = torch.zeros(eviction_bytes() // 8, dtype=torch.int64)
@@ -124,23 +125,24 @@ class Inquirer:
 
         `reuse` is an old question of the same dimensions whose memory may be overwritten.
         """
-        question = reuse or self._blank(dimensions)
+        question = reuse or self._blank(dimensions, style)
+        question.style = style
         self._slot.draw(question.inputs, dimensions, style, Source(self._content, generator))
         return self._answered(question, precision)
 
     def perturbed(self, question: Question, generator: np.random.Generator, precision: torch.dtype) -> Question:
         """Return `question` with some inputs changed: a private perturbation that the outputs have to follow."""
-        changed = self._blank(question.dimensions)
+        changed = self._blank(question.dimensions, question.style)
         for name, tensor in changed.inputs.items():
             tensor.copy_(question.inputs[name])
         self._slot.perturb(changed.inputs, question.dimensions, Source(self._content, generator))
         return self._answered(changed, precision)
 
-    def _blank(self, dimensions: Dimensions) -> Question:
+    def _blank(self, dimensions: Dimensions, style: Style) -> Question:
         shapes = self._slot.shapes(dimensions)
         inputs = {one.name: self._room(one, shapes) for one in self._slot.tensors() if one.role == "input"}
         answers = {name: torch.empty(shapes[name], dtype=torch.float32) for name in self._slot.names("output")}
-        return Question(dimensions, inputs, answers, {}, "")
+        return Question(dimensions, style, inputs, answers, {}, "")
 
     def _room(self, argument: Argument, shapes: Mapping[str, tuple[int, ...]]) -> torch.Tensor:
         shape = self._slot.stacked(argument.name, shapes[argument.name], self._ranks)
@@ -148,6 +150,7 @@ class Inquirer:
 
     def _answered(self, question: Question, precision: torch.dtype) -> Question:
         scalars, comparator = self._slot.scalars(question.dimensions), self._slot.comparator
+        tolerance = self._slot.bounds(self._dtype_name, question.style)
         weights = self._weights.get(self._slot.weight_key(question.dimensions), {})
         rows = next(iter(question.answers.values())).shape[0] if self._slot.row_inputs else 1
         step = _PIECE_ROWS if self._slot.row_inputs else rows
@@ -158,9 +161,9 @@ class Inquirer:
             for name, value in self._slot.reference({**inputs, **weights}, scalars, precision).items():
                 target = question.answers[name]
                 (target[piece] if self._slot.row_inputs else target).copy_(value)
-                bounds[name].append(comparator.row_bounds(value, self._tolerance))
+                bounds[name].append(comparator.row_bounds(value, tolerance))
         for name, answer in question.answers.items():
-            expectation = comparator.expect(answer, self._tolerance, torch.cat(bounds[name]))
+            expectation = comparator.expect(answer, tolerance, torch.cat(bounds[name]))
             names = [ranked(rank, name) for rank in range(self._ranks)] if self._slot.collective else [name]
             question.expectations.update(dict.fromkeys(names, expectation))
         question.digest = self._fingerprint(question.inputs)

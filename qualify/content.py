@@ -45,7 +45,14 @@ SMALL = Style("small", 0.01, 0.1)
 HEAVY = Style("heavy", 0.5, 2.0, cubed=True)
 ROWS = Style("rows", 0.05, 20.0, per_row=True)
 
+
+# Asked by the slots that name them in `Slot.edges`, which say what they mean there.
 DENORMAL = Style("denormal", 1e-41, 1e-39)
+INTEGERS = Style("integers", 1.0, 1.0)  # small whole numbers: the arithmetic of the slot is exact
+LARGE = Style("large", 1.0, 1.0)  # logits that overflow an exponential
+RAGGED = Style("ragged", 1.0, 1.0)  # lengths at the edges of what is legal, bait beyond them
+CROWDED = Style("crowded", 1.0, 1.0)  # all tokens choose the same experts
+PADDED = Style("padded", 1.0, 1.0)  # huge values where nothing may be read
 
 TIMED_STYLES = (NORMAL, SHIFTED, SCALED)
 ALL_STYLES = (NORMAL, SHIFTED, SCALED, HEAVY, ROWS, SMALL)

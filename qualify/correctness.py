@@ -3,9 +3,10 @@
 Invariants
 1. Cases are the slot's public shapes with hidden jitter (the public shape itself when jitter leaves the candidate's
    domain) and every shape of the workload that reaches the candidate; other shapes do not apply.
-2. Every case is asked twice: once with fresh inputs, once after a private perturbation of the same inputs, with other
-   filler and at another place. An output that does not follow the inputs as the reference says is wrong.
-3. Expectations are computed in float64.
+2. Every edge of the slot is one case on its smallest public shape that applies, in an order of its own.
+3. Every case is asked twice: once with fresh inputs, once after a private perturbation of the same inputs (edges: with
+   inputs drawn again), with other filler and at another place. An output that does not follow the inputs is wrong.
+4. Expectations are computed in float64.
 """
 
 from __future__ import annotations
@@ -48,7 +49,12 @@ def plan_cases(
             shapes.append(shape)
     shapes += [shape for shape in workload if reaches(shape)]
     order = content.generator("styles").permutation(len(ALL_STYLES))
-    return [CorrectnessCase(shape, ALL_STYLES[order[index % len(ALL_STYLES)]]) for index, shape in enumerate(shapes)]
+    cases = [CorrectnessCase(shape, ALL_STYLES[order[index % len(ALL_STYLES)]]) for index, shape in enumerate(shapes)]
+    smallest = min((shape for shape in (*slot.catalog_shapes, *workload) if reaches(shape)), default=None,
+                   key=lambda shape: elements(slot, shape))  # fmt: skip
+    if smallest is not None:
+        cases += [CorrectnessCase(smallest, style) for style in slot.edges]
+    return cases
 
 
 def run_case(
@@ -58,7 +64,11 @@ def run_case(
     precision = torch.float64
     inputs = content.generator("inputs", STAGE_NUMBER, 0, 0, index)
     first = inquirer.question(case.dimensions, case.style, inputs, precision)
-    second = inquirer.perturbed(first, content.generator("perturbation", index), precision)
+    again = content.generator("perturbation", index)
+    if case.style in ALL_STYLES:
+        second = inquirer.perturbed(first, again, precision)
+    else:
+        second = inquirer.question(case.dimensions, case.style, again, precision)
     checks = tuple(
         inquirer.ask(arm, implementation, question, Draws(STAGE_NUMBER, 0, index, call))[1]
         for call, question in enumerate((first, second))

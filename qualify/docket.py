@@ -18,6 +18,7 @@ from qualify.arm_plan import BUNDLE_MOUNT, INCUMBENT_MOUNT, Implementation
 from qualify.request import AttemptRequest, stock_digest
 from qualify.routing import candidate_variant
 from qualify.sandbox.policy import SandboxPolicy
+from qualify.slots.admission import admit
 from qualify.slots.base import Dimensions, Slot
 from qualify.slots.registry import find_slot
 from qualify.subjects import CPU_ARCHITECTURE, Subject, open_subject
@@ -98,8 +99,8 @@ class Docket:
 def open_docket(request: AttemptRequest) -> Docket:
     """Open what `request` names.
 
-    Raises `ConfigurationError` (TARGET_NOT_MEASURABLE, SLOT_UNREGISTERED, those of `load_arena`) and `HostError`
-    (BUNDLE_UNUSABLE).
+    Raises `ConfigurationError` (TARGET_NOT_MEASURABLE, SLOT_UNREGISTERED, SLOT_NOT_ADMITTED, those of `load_arena`) and
+    `HostError` (BUNDLE_UNUSABLE).
     """
     arena = load_arena(request.arena)
     target = load_catalog().find(request.target_id)
@@ -118,4 +119,5 @@ def open_docket(request: AttemptRequest) -> Docket:
             f"arena {arena.id} gives {target.id} a group of {workload.world_size}",
             hint="give a workload of a collective a world_size of at least 2, and any other workload none",
         )
+    admit(slot, workload.dtype)
     return Docket(request, arena, target, workload, slot, open_subject(request.candidate), incumbent)

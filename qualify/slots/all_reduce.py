@@ -11,10 +11,12 @@ from typing import ClassVar
 
 import torch
 
-from qualify.content import Source, Style
+from qualify.comparison import EXACT, Tolerance
+from qualify.content import INTEGERS, Source, Style
 from qualify.slots.base import Argument, Dimensions, Scalar, Slot, Tensors
 
 PART_SCALE = 0.1  # of what one rank adds
+_WHOLE_MAX = 15  # eight ranks of it are 120, and seven bits hold that
 
 
 class AllReduce(Slot):
@@ -30,6 +32,7 @@ class AllReduce(Slot):
     dimensions: ClassVar[tuple[str, ...]] = ("num_tokens", "hidden")
     row_inputs: ClassVar[frozenset[str]] = frozenset({"x"})
     per_rank: ClassVar[frozenset[str]] = frozenset({"x"})
+    edges: ClassVar[tuple[Style, ...]] = (INTEGERS,)
     catalog_shapes: ClassVar[tuple[Mapping[str, int], ...]] = (
         {"num_tokens": 1, "hidden": 4096},
         {"num_tokens": 8, "hidden": 4096},
@@ -47,9 +50,15 @@ class AllReduce(Slot):
             "last_dim": dimensions["hidden"],
         }
 
+    def bounds(self, dtype: str, style: Style) -> Tolerance:
+        return EXACT if style is INTEGERS else self.tolerance(dtype)
+
     def draw(self, inputs: Tensors, dimensions: Dimensions, style: Style, source: Source) -> None:  # noqa: ARG002
         for part in inputs["x"]:
-            source.fill(part, style, PART_SCALE)
+            if style is INTEGERS:
+                source.integers(part, -_WHOLE_MAX, _WHOLE_MAX)
+            else:
+                source.fill(part, style, PART_SCALE)
 
     def reference(
         self,

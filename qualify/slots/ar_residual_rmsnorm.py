@@ -11,10 +11,11 @@ from typing import ClassVar
 
 import torch
 
-from qualify.content import Source, Style
+from qualify.comparison import Tolerance
+from qualify.content import DENORMAL, Source, Style
 from qualify.slots.all_reduce import PART_SCALE
 from qualify.slots.base import Argument, Dimensions, Scalar, Slot, Tensors
-from qualify.slots.rmsnorm import EPSILON
+from qualify.slots.rmsnorm import EPSILON, vanishing
 
 WEIGHT_LOW, WEIGHT_HIGH = 0.75, 1.25
 
@@ -36,6 +37,7 @@ class ArResidualRmsNorm(Slot):
     dimensions: ClassVar[tuple[str, ...]] = ("num_tokens", "hidden")
     row_inputs: ClassVar[frozenset[str]] = frozenset({"x", "residual"})
     per_rank: ClassVar[frozenset[str]] = frozenset({"x"})
+    edges: ClassVar[tuple[Style, ...]] = (DENORMAL,)
     catalog_shapes: ClassVar[tuple[Mapping[str, int], ...]] = (
         {"num_tokens": 4, "hidden": 4096},
         {"num_tokens": 8, "hidden": 6144},
@@ -57,6 +59,9 @@ class ArResidualRmsNorm(Slot):
 
     def scalars(self, dimensions: Dimensions) -> dict[str, Scalar]:  # noqa: ARG002 - the same for every call
         return {"eps": EPSILON}
+
+    def bounds(self, dtype: str, style: Style) -> Tolerance:
+        return vanishing(self.tolerance(dtype), style)
 
     def draw(self, inputs: Tensors, dimensions: Dimensions, style: Style, source: Source) -> None:  # noqa: ARG002
         for part in inputs["x"]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import torch
 
 from qualify.comparison import Tolerance
-from qualify.content import Source, Style
+from qualify.content import LARGE, Source, Style
 
 # Probabilities are rounded to the dtype of the call before they meet the values in every fused kernel, so a row may be
 # off by one more rounding than elementwise code. Outputs are averages: their elements are small beside their inputs.
@@ -22,10 +22,19 @@ ATTENTION_TOLERANCES: Mapping[str, Tolerance] = {
 # Queries and keys that are drawn wide are narrowed: a softmax that is all on one key would test nothing else, and a
 # common shift of all logits by hundreds would cost float32 itself more digits than the bounds leave.
 _WIDE_SCALE, _SHIFTED_SCALE = 0.15, 0.4
+_LARGE_KEYS = (8, 12)
 
 
 def draw_queries_and_keys(query: torch.Tensor, key: torch.Tensor, style: Style, source: Source) -> None:
-    """Fill both, so that several keys matter to every query."""
+    """Fill both, so that several keys matter to every query.
+
+    `LARGE` logits lie about 110 to 170, above what an exponential in float32 can hold: a kernel that does not subtract
+    the largest overflows. They are sums of products of whole numbers, so no precision is lost before the softmax.
+    """
+    if style is LARGE:
+        source.integers(query, 1, 2)
+        source.integers(key, *_LARGE_KEYS)
+        return
     scale = _SHIFTED_SCALE if style.shift else 1.0
     if style.scale_high > 2.0 or style.cubed:
         scale = _WIDE_SCALE

@@ -68,6 +68,7 @@ class Slot(ABC):
     weight_dimensions: ClassVar[tuple[str, ...]] = ()  # the extents that name one set of weights
     per_rank: ClassVar[frozenset[str]] = frozenset()  # inputs and weights of which every rank has its own
     comparator: ClassVar[Comparator] = ROWS
+    edges: ClassVar[tuple[Style, ...]] = ()  # distributions of this slot alone, each asked once on a small shape
 
     @property
     def collective(self) -> bool:
@@ -129,6 +130,10 @@ class Slot(ABC):
     def tolerance(self, dtype: str) -> Tolerance:
         """Return the bounds for `dtype`."""
         return STANDARD_TOLERANCES[dtype]
+
+    def bounds(self, dtype: str, style: Style) -> Tolerance:  # noqa: ARG002 - only edges have bounds of their own
+        """Return the bounds for `dtype` where inputs are drawn in `style`."""
+        return self.tolerance(dtype)
 
     def names(self, role: Role) -> tuple[str, ...]:
         """Return the argument names of one role, in call order."""

@@ -12,9 +12,11 @@ from typing import ClassVar
 import torch
 
 from qualify.comparison import Tolerance
-from qualify.content import Source, Style
+from qualify.content import LARGE, RAGGED, Source, Style
 from qualify.slots.attention import ATTENTION_TOLERANCES, attend, draw_queries_and_keys
 from qualify.slots.base import Argument, Dimensions, Scalar, Slot, Tensors
+
+_BAIT = 3e4  # in keys and values behind the end of a sequence
 
 
 class Decode(Slot):
@@ -33,6 +35,7 @@ class Decode(Slot):
     dimensions: ClassVar[tuple[str, ...]] = ("batch", "num_q_heads", "num_kv_heads", "head_dim", "ctx")
     count_dimensions: ClassVar[tuple[str, ...]] = ("batch", "ctx")
     row_inputs: ClassVar[frozenset[str]] = frozenset({"q", "k", "v", "seq_lens"})
+    edges: ClassVar[tuple[Style, ...]] = (LARGE, RAGGED)
     catalog_shapes: ClassVar[tuple[Mapping[str, int], ...]] = (
         {"batch": 4, "num_q_heads": 8, "num_kv_heads": 8, "head_dim": 64, "ctx": 16},
         {"batch": 2, "num_q_heads": 8, "num_kv_heads": 2, "head_dim": 128, "ctx": 32},
@@ -70,6 +73,10 @@ class Decode(Slot):
         source.fill(inputs["v"], style)
         source.integers(inputs["seq_lens"], 1, dimensions["ctx"])
         inputs["seq_lens"][0] = dimensions["ctx"]
+        if style is RAGGED:
+            inputs["seq_lens"][1:] = 1
+            inputs["k"][1:, 1:] = _BAIT
+            inputs["v"][1:, 1:] = _BAIT
 
     def reference(
         self, inputs: Tensors, scalars: Mapping[str, Scalar], precision: torch.dtype

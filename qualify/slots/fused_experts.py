@@ -13,7 +13,7 @@ from typing import ClassVar
 import torch
 
 from qualify.comparison import Tolerance
-from qualify.content import NORMAL, Source, Style
+from qualify.content import CROWDED, NORMAL, Source, Style
 from qualify.slots.base import Argument, Dimensions, Scalar, Slot, Tensors
 
 _X_SCALE, WEIGHT_SCALE = 0.1, 0.05
@@ -44,6 +44,7 @@ class FusedExperts(Slot):
     stock_prepare: ClassVar[str] = "prepare"
     dimensions: ClassVar[tuple[str, ...]] = ("num_tokens", "num_experts", "hidden", "inter", "topk")
     row_inputs: ClassVar[frozenset[str]] = frozenset({"x", "topk_ids", "topk_weights"})
+    edges: ClassVar[tuple[Style, ...]] = (CROWDED,)
     catalog_shapes: ClassVar[tuple[Mapping[str, int], ...]] = (
         {"num_tokens": 4, "num_experts": 8, "hidden": 256, "inter": 128, "topk": 2},
         {"num_tokens": 16, "num_experts": 32, "hidden": 512, "inter": 256, "topk": 4},
@@ -79,6 +80,8 @@ class FusedExperts(Slot):
     def draw(self, inputs: Tensors, dimensions: Dimensions, style: Style, source: Source) -> None:
         source.fill(inputs["x"], style, _X_SCALE)
         source.choices(inputs["topk_ids"], dimensions["num_experts"])
+        if style is CROWDED:
+            inputs["topk_ids"][1:] = inputs["topk_ids"][:1].clone()
         source.uniform(inputs["topk_weights"], _ROUTING_LOW, _ROUTING_HIGH)
 
     def draw_weights(self, weights: Tensors, dimensions: Dimensions, source: Source) -> None:  # noqa: ARG002

@@ -15,13 +15,14 @@ from typing import ClassVar
 
 import torch
 
-from qualify.content import Source, Style
+from qualify.content import PADDED, Source, Style
 from qualify.slots.all_reduce import PART_SCALE
 from qualify.slots.ar_residual_rmsnorm import WEIGHT_HIGH, WEIGHT_LOW, normalised
 from qualify.slots.base import Argument, Dimensions, Scalar, Slot, Tensors
 from qualify.slots.rmsnorm import EPSILON
 
 _SCALE_LOW, _SCALE_HIGH = 0.25, 0.75
+_POISON = 3e4  # in rows that belong to no token
 
 
 class MoeFinalizeArRmsNorm(Slot):
@@ -42,6 +43,7 @@ class MoeFinalizeArRmsNorm(Slot):
     stock: ClassVar[tuple[str, str]] = ("moe_finalize_ar_rmsnorm.py", "moe_finalize_ar_rmsnorm")
     dimensions: ClassVar[tuple[str, ...]] = ("num_tokens", "exp_tokens", "topk", "hidden")
     per_rank: ClassVar[frozenset[str]] = frozenset({"gemm_out"})
+    edges: ClassVar[tuple[Style, ...]] = (PADDED,)
     catalog_shapes: ClassVar[tuple[Mapping[str, int], ...]] = (
         {"num_tokens": 8, "exp_tokens": 16, "topk": 5, "hidden": 4096},
         {"num_tokens": 64, "exp_tokens": 64, "topk": 5, "hidden": 6144},
@@ -76,13 +78,16 @@ class MoeFinalizeArRmsNorm(Slot):
     def scalars(self, dimensions: Dimensions) -> dict[str, Scalar]:  # noqa: ARG002 - the same for every call
         return {"eps": EPSILON}
 
-    def draw(self, inputs: Tensors, dimensions: Dimensions, style: Style, source: Source) -> None:  # noqa: ARG002
+    def draw(self, inputs: Tensors, dimensions: Dimensions, style: Style, source: Source) -> None:
         for part in inputs["gemm_out"]:
             source.fill(part, style, PART_SCALE)
         source.permutation(inputs["row_map"])
         source.uniform(inputs["scales"], _SCALE_LOW, _SCALE_HIGH)
         source.fill(inputs["residual"], style)
         source.uniform(inputs["weight"], WEIGHT_LOW, WEIGHT_HIGH)
+        if style is PADDED:
+            routes = inputs["row_map"].view(dimensions["topk"], dimensions["exp_tokens"])
+            inputs["gemm_out"][:, routes[:, dimensions["num_tokens"] :].flatten().long()] = _POISON
 
     def perturb(self, inputs: Tensors, dimensions: Dimensions, source: Source) -> None:  # noqa: ARG002
         for name in ("gemm_out", "residual"):

@@ -13,12 +13,13 @@ from typing import ClassVar
 import torch
 
 from qualify.comparison import Comparator
-from qualify.content import NORMAL, Source, Style
+from qualify.content import NORMAL, RAGGED, Source, Style
 from qualify.ranking import TopK
 from qualify.slots.base import Argument, Dimensions, Scalar, Slot, Tensors
 
 _BLOCKS_MIN = 12  # fewer blocks than that could not be ranked meaningfully
 _LENGTH_MIN = 8  # blocks
+_BAIT = 100.0  # in every feature of the keys behind the end of a sequence
 
 
 class MsaBlockScore(Slot):
@@ -37,6 +38,7 @@ class MsaBlockScore(Slot):
     count_dimensions: ClassVar[tuple[str, ...]] = ("batch", "ctx")
     row_inputs: ClassVar[frozenset[str]] = frozenset({"q", "index_k", "seq_lens"})
     comparator: ClassVar[Comparator] = TopK(8, mean=0.875, row=0.75)
+    edges: ClassVar[tuple[Style, ...]] = (RAGGED,)
     catalog_shapes: ClassVar[tuple[Mapping[str, int], ...]] = (
         {"batch": 4, "num_q_heads": 4, "head_dim": 128, "ctx": 1536, "block_size": 128},
         {"batch": 2, "num_q_heads": 4, "head_dim": 128, "ctx": 2048, "block_size": 128},
@@ -80,6 +82,12 @@ class MsaBlockScore(Slot):
         source.fill(inputs["index_k"], NORMAL if style.shift else style)  # both shifted: all scores alike
         source.integers(inputs["seq_lens"], _LENGTH_MIN * dimensions["block_size"], dimensions["ctx"])
         inputs["seq_lens"][0] = dimensions["ctx"]
+        if style is RAGGED:  # whole blocks, and one key more, in turn; what follows would win every ranking
+            lengths, size = inputs["seq_lens"], dimensions["block_size"]
+            lengths[1:] = lengths[1:] // size * size
+            lengths[2::2] += (lengths[2::2] < dimensions["ctx"]).to(lengths.dtype)
+            behind = torch.arange(dimensions["ctx"])[None, :] >= lengths[:, None]
+            inputs["index_k"][:, :, 0][behind] = _BAIT
 
     def perturb(self, inputs: Tensors, dimensions: Dimensions, source: Source) -> None:  # noqa: ARG002
         source.fill(inputs["q"], NORMAL)  # a few other values would seldom change a ranking

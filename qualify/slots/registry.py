@@ -1,7 +1,6 @@
 """The registered slots. Adding one is one file beside this one and one line here.
 
-Invariant: a slot is registered only if the no-op, zeros, constant, mean and copied-input controls fail on it; the
-test of this module runs them for every entry.
+Invariant: a slot that is registered is used only after its controls went as they have to (`qualify.slots.admission`).
 """
 
 from __future__ import annotations

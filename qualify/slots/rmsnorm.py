@@ -7,13 +7,17 @@ out = x * rsqrt(mean(x^2, last axis) + eps) * weight, rounded once to the dtype 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import ClassVar
 
 import torch
 
+from qualify.comparison import Tolerance
+from qualify.content import DENORMAL, NORMAL, Source, Style
 from qualify.slots.base import Argument, Dimensions, Scalar, Slot, Tensors
 
 EPSILON = 1e-6
+_VANISHED = 1e-30  # a kernel may take denormal inputs for zero; one that forgets epsilon gives values about 1
 
 
 class RmsNorm(Slot):
@@ -29,6 +33,7 @@ class RmsNorm(Slot):
     stock: ClassVar[tuple[str, str]] = ("rmsnorm.py", "rmsnorm")
     dimensions: ClassVar[tuple[str, ...]] = ("num_tokens", "hidden_dim")
     row_inputs: ClassVar[frozenset[str]] = frozenset({"x"})
+    edges: ClassVar[tuple[Style, ...]] = (DENORMAL,)
     catalog_shapes: ClassVar[tuple[Mapping[str, int], ...]] = (
         {"num_tokens": 1, "hidden_dim": 2880},
         {"num_tokens": 8, "hidden_dim": 2880},
@@ -50,6 +55,13 @@ class RmsNorm(Slot):
     def scalars(self, dimensions: Dimensions) -> dict[str, Scalar]:  # noqa: ARG002 - the same for every call
         return {"eps": EPSILON}
 
+    def bounds(self, dtype: str, style: Style) -> Tolerance:
+        return vanishing(self.tolerance(dtype), style)
+
+    def draw(self, inputs: Tensors, dimensions: Dimensions, style: Style, source: Source) -> None:  # noqa: ARG002
+        source.fill(inputs["x"], style)
+        source.fill(inputs["weight"], NORMAL if style is DENORMAL else style)
+
     def reference(
         self, inputs: Tensors, scalars: Mapping[str, Scalar], precision: torch.dtype
     ) -> dict[str, torch.Tensor]:
@@ -57,3 +69,8 @@ class RmsNorm(Slot):
         mean_square = torch.linalg.vector_norm(x, dim=-1, keepdim=True).square_().div_(x.shape[-1])
         result = x / mean_square.add_(scalars["eps"]).sqrt_()
         return {"out": result.mul_(inputs["weight"]).to(torch.float32)}
+
+
+def vanishing(tolerance: Tolerance, style: Style) -> Tolerance:
+    """Return the bounds of a norm, which for denormal inputs do not ask for what is left of them."""
+    return replace(tolerance, row_floor=_VANISHED) if style is DENORMAL else tolerance

@@ -13,7 +13,7 @@ from typing import ClassVar
 import torch
 
 from qualify.comparison import Tolerance
-from qualify.content import Source, Style
+from qualify.content import LARGE, Source, Style
 from qualify.slots.attention import ATTENTION_TOLERANCES, attend, draw_queries_and_keys
 from qualify.slots.base import Argument, Dimensions, Scalar, Slot, Tensors
 
@@ -32,6 +32,7 @@ class Sdpa(Slot):
     )
     stock: ClassVar[tuple[str, str]] = ("attention.py", "attention")
     dimensions: ClassVar[tuple[str, ...]] = ("num_tokens", "num_q_heads", "num_kv_heads", "head_dim", "causal")
+    edges: ClassVar[tuple[Style, ...]] = (LARGE,)
     catalog_shapes: ClassVar[tuple[Mapping[str, int], ...]] = (
         {"num_tokens": 1, "num_q_heads": 8, "num_kv_heads": 8, "head_dim": 64, "causal": 1},
         {"num_tokens": 16, "num_q_heads": 8, "num_kv_heads": 2, "head_dim": 128, "causal": 1},

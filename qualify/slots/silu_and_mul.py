@@ -11,7 +11,12 @@ from typing import ClassVar
 
 import torch
 
+from qualify.comparison import EXACT, Tolerance
+from qualify.content import INTEGERS, Source, Style
 from qualify.slots.base import Argument, Dimensions, Scalar, Slot, Tensors
+
+_GATE_STEP = 32  # silu of it is itself in every dtype
+_UP_MAX = 255  # eight bits, and so is the product
 
 
 class SiluAndMul(Slot):
@@ -22,6 +27,7 @@ class SiluAndMul(Slot):
     stock: ClassVar[tuple[str, str]] = ("silu_and_mul.py", "silu_and_mul")
     dimensions: ClassVar[tuple[str, ...]] = ("num_tokens", "d")
     row_inputs: ClassVar[frozenset[str]] = frozenset({"x"})
+    edges: ClassVar[tuple[Style, ...]] = (INTEGERS,)
     catalog_shapes: ClassVar[tuple[Mapping[str, int], ...]] = (
         {"num_tokens": 1, "d": 1024},
         {"num_tokens": 8, "d": 1024},
@@ -39,6 +45,18 @@ class SiluAndMul(Slot):
             "last_dim": 2 * dimensions["d"],
             "intermediate_dim": dimensions["d"],
         }
+
+    def bounds(self, dtype: str, style: Style) -> Tolerance:
+        return EXACT if style is INTEGERS else self.tolerance(dtype)
+
+    def draw(self, inputs: Tensors, dimensions: Dimensions, style: Style, source: Source) -> None:
+        x, width = inputs["x"], dimensions["d"]
+        if style is INTEGERS:
+            source.integers(x[:, :width], 0, 1)
+            x[:, :width] *= _GATE_STEP
+            source.integers(x[:, width:], -_UP_MAX, _UP_MAX)
+        else:
+            source.fill(x, style)
 
     def reference(
         self,
