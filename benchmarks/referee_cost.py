@@ -34,7 +34,7 @@ import msgspec
 from config.arena import load_arena
 from qualify import checked_call, environment, measure
 from qualify.arm_handle import Arm
-from qualify.arm_plan import BUNDLE_MOUNT, ArmPlan, Implementation
+from qualify.arm_plan import ENGINE_MOUNT, ArmPlan, Implementation
 from qualify.call_memory import CallMemory, words_needed
 from qualify.checked_call import Inquirer
 from qualify.content import Content
@@ -56,8 +56,8 @@ def overhead(zygote: Zygote, core: int, folder: Path) -> dict[str, float]:
     """Return medians in us of calls of an entry that does nothing."""
     (folder / "k.py").write_text("def entry(x, out):\n    pass\n")
     slot = find_slot(SLOT)
-    policy = SandboxPolicy(cores=(core,), readonly=((str(folder), BUNDLE_MOUNT),))
-    plan = ArmPlan(SLOT, DTYPE, 1, secrets.token_bytes(16).hex(), (Implementation(BUNDLE_MOUNT, "k.py", "entry"),))
+    policy = SandboxPolicy(cores=(core,), readonly=((str(folder), ENGINE_MOUNT),))
+    plan = ArmPlan(SLOT, DTYPE, 1, secrets.token_bytes(16).hex(), (Implementation(ENGINE_MOUNT, "k.py", "entry"),))
     evict = checked_call.torch.zeros(checked_call.eviction_bytes() // 8, dtype=checked_call.torch.int64)
     content = Content(bytes(32), "cost", dtype=DTYPE, elements=4096, words=4096)
     memory = CallMemory(slot, DTYPE, (TINY,))
@@ -170,13 +170,14 @@ def shares(zygote: Zygote, core: int, target: str, dimensions: dict[str, int]) -
     rig = measure.Rig(arena, slot, DTYPE, (dimensions,), zygote, content, inquirer, core, time.monotonic_ns())
     policy = SandboxPolicy(memory_bytes=arena.arm_memory_bytes, cores=(core,))
     setup = measure.RoleSetup((Implementation(),), (0,), policy)
+    bouts = (measure.Bout(rig, {"baseline": setup, "candidate": setup}),)
     spent: dict[str, int] = defaultdict(int)
     order = [block % 2 == 0 for block in range(arena.blocks_per_launch)]
-    measure.run_launch(rig, {"baseline": setup, "candidate": setup}, 0, 0, order)
+    measure.run_launch(bouts, 0, 0, order)
     begin = time.monotonic_ns()
     with timed(spent, PARTS):
         for index in range(1, LAUNCHES + 1):
-            measure.run_launch(rig, {"baseline": setup, "candidate": setup}, index, index % 2, order)
+            measure.run_launch(bouts, index, index % 2, order)
     wall = time.monotonic_ns() - begin
     result = {part: round(spent[part] / wall, 3) for part in PARTS}
     result["other"] = round(1 - sum(result.values()), 3)

@@ -25,13 +25,15 @@ RANKS_MAX = 8  # of one group
 
 class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """What one target is measured on: a dtype, a list of shapes (dimension name -> extent), and for a collective the
-    number of ranks. The digest of an arena without groups does not know the last one.
+    number of ranks. An atomic target has `members` instead: it is measured on the workloads that they have here.
+    The digest of an arena without groups or atomic targets does not know these fields.
     """
 
     target: str
-    dtype: str
-    shapes: tuple[dict[str, int], ...]
+    dtype: str = ""
+    shapes: tuple[dict[str, int], ...] = ()
     world_size: int = 1
+    members: tuple[str, ...] = ()
 
 
 class Arena(msgspec.Struct, frozen=True, dict=True, forbid_unknown_fields=True):
@@ -63,6 +65,13 @@ class Arena(msgspec.Struct, frozen=True, dict=True, forbid_unknown_fields=True):
     def workload(self, target_id: str) -> Workload | None:
         """Return the workload registered for `target_id`, or None when this arena does not judge it."""
         return next((load for load in self.workloads if load.target == target_id), None)
+
+    def parts(self, target_id: str) -> tuple[Workload, ...]:
+        """Return the workloads that an attempt on `target_id` runs, in order: one for each member; () for none."""
+        load = self.workload(target_id)
+        if load is None or not load.members:
+            return () if load is None else (load,)
+        return tuple(part for member in load.members if (part := self.workload(member)) is not None)
 
 
 def load_arena(name_or_path: str) -> Arena:
@@ -111,13 +120,20 @@ def parse_arena(data: bytes, source: str) -> Arena:
         (min(arena.blocks_per_launch, arena.calls_per_block, arena.arm_threads) > 0, "counts must be positive"),
         (arena.warmup_calls >= 0, "warmup_calls must not be negative"),
         (min(arena.call_deadline_ms, arena.attempt_budget_seconds) > 0, "deadlines must be positive"),
-        (all(load.shapes for load in arena.workloads), "every workload needs a shape"),
+        (all(bool(load.shapes) != bool(load.members) for load in arena.workloads), "every workload needs a shape"),
+        (all(load.dtype or load.members for load in arena.workloads), "every workload needs a dtype"),
+        (_members_have_workloads(arena), "every member of an atomic target needs a workload of its own"),
         (all(1 <= load.world_size <= RANKS_MAX for load in arena.workloads), f"world_size is 1 to {RANKS_MAX}"),
         (len({load.target for load in arena.workloads}) == len(arena.workloads), "a target appears twice"),
     ):
         if not holds:
             raise _invalid(complaint, source)
     return arena
+
+
+def _members_have_workloads(arena: Arena) -> bool:
+    single = {load.target for load in arena.workloads if not load.members}
+    return all(single.issuperset(load.members) for load in arena.workloads)
 
 
 def _invalid(complaint: str, source: str) -> ConfigurationError:

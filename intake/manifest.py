@@ -86,6 +86,8 @@ def called_names(op: Op) -> tuple[str, ...]:
     """Return the functions of `op.source` that something calls: at run time, or when a direct artifact is built."""
     if op.direct is not None:
         return tuple(dict.fromkeys(export.factory for export in op.direct.exports))
+    if op.override_point is not None:  # the device function may be absent where its compiler is
+        return (f"{op.entry}_ref",)
     return tuple(name for name in (op.entry, op.prepare, op.setup) if name is not None)
 
 

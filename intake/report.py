@@ -30,8 +30,11 @@ class FileEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sha256: str
 
 
-class ResolvedVariant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One implementation row. `source` is a bundle-relative path; `metadata` is the canonical routing domain."""
+class ResolvedVariant(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One implementation row. `source` is a bundle-relative path; `metadata` is the canonical routing domain.
+
+    With `override_point`, the entry fills that point of the slot's base kernel instead of being the whole call.
+    """
 
     slot: str
     variant: str
@@ -41,6 +44,7 @@ class ResolvedVariant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     dtypes: tuple[str, ...]
     architectures: tuple[str, ...]
     metadata: dict[str, Any]
+    override_point: str | None = None
 
 
 class IntakeReport(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -181,4 +181,5 @@ def _variant(op: Op, domain: Domain) -> ResolvedVariant:
         dtypes=domain.dtypes,
         architectures=domain.architectures,
         metadata=domain.render(),
+        override_point=op.override_point,
     )

@@ -13,7 +13,7 @@ from config.errors import IntakeError, SourceLocation
 from intake.manifest_fields import MANIFEST
 from intake.refusal import clip
 
-SERVED = frozenset({"entry", "prepare", "variants"})
+SERVED = frozenset({"entry", "override", "prepare", "variants"})
 
 
 def check_served(features: Collection[str], served: Collection[str] | None = SERVED) -> None:

@@ -20,10 +20,11 @@ from typing import Any
 
 import torch
 
-from qualify.arm_plan import BUNDLE_MOUNT, ArmPlan, Implementation, decode_plan
+from qualify.arm_plan import ENGINE_MOUNT, ArmPlan, Implementation, decode_plan
 from qualify.bundle_loader import BundleLoader, BundleLoadError
 from qualify.dtypes import DTYPES
 from qualify.memory import ArmMemory, touch_pages
+from qualify.override import compose
 from qualify.protocol import (
     FRAME_BYTES,
     TEXT_BYTES,
@@ -50,6 +51,7 @@ for _dtype in DTYPES.values():
     torch.mm(torch.exp(_probe), _probe)
 del _dtype, _probe
 
+_STOCK_PACKAGE = "cacheon_stock"
 _RESERVE_BLOCK, _RESERVE_BLOCKS = 31 << 20, 2
 _MADV_HUGEPAGE = 14
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of the C library's mallopt(3)
@@ -128,7 +130,7 @@ class _Server:
         self._dtype = DTYPES[plan.dtype]
         self._memory = memory
         self._prepared: dict[tuple[int, tuple[int, ...]], Any] = {}
-        loaders: dict[str, BundleLoader] = {}
+        self._loaders: dict[str, BundleLoader] = {}
         self.entry: Entry = _keep  # of the placed call
         self.arguments: list[Any] = []
         self._entries: list[Entry] = []
@@ -137,15 +139,22 @@ class _Server:
             implementation = chosen
             if chosen.is_stock:
                 implementation = Implementation(str(STOCK_ROOT), *slot.stock, slot.stock_prepare)
-            root, source = implementation.root, implementation.source
-            if root not in loaders:
-                loaders[root] = BundleLoader(root, f"cacheon_bundle_{len(loaders)}")
-            entry = loaders[root].entry(source, implementation.entry)
+            entry, prepare = self._load(implementation)
             _require_signature(entry, implementation.entry, slot.arguments)
-            self._entries.append(entry)
-            prepare = loaders[root].entry(source, implementation.prepare) if implementation.prepare else _keep
             _require_signature(prepare, implementation.prepare, slot.weights)
+            self._entries.append(entry)
             self._prepares.append(prepare)
+
+    def _load(self, one: Implementation) -> tuple[Entry, Entry]:
+        """Return the serving and the load-time half of an implementation."""
+        if one.root not in self._loaders:
+            package = _STOCK_PACKAGE if one.root == str(STOCK_ROOT) else os.path.basename(one.root)
+            self._loaders[one.root] = BundleLoader(one.root, package)
+        loader = self._loaders[one.root]
+        if one.override:
+            return _compose(self._slot, one, loader)
+        entry = loader.entry(one.source, one.entry)
+        return entry, loader.entry(one.source, one.prepare) if one.prepare else _keep
 
     def serve(self, call: Call) -> Reply:
         """Make the next call ready, or run a load-time half."""
@@ -191,6 +200,20 @@ class _Server:
         ]
 
 
+def _compose(slot: Slot, one: Implementation, loader: BundleLoader) -> tuple[Entry, Entry]:
+    """Return the two halves of a row that fills an override point."""
+
+    loader.entry(one.source, f"{one.entry}_ref")  # what is wrong with the module is said as for every other row
+
+    def load(name: str) -> Entry | None:
+        try:
+            return loader.entry(one.source, name)
+        except BundleLoadError:
+            return None
+
+    return compose(slot.id, one.override, one.entry, load)
+
+
 class _SignatureError(Exception):
     """An entry cannot be called with the slot's arguments."""
 
@@ -231,9 +254,11 @@ def _place(error: BaseException) -> str:
     if isinstance(error, SyntaxError):
         file, line = str(error.filename), error.lineno or 0
     for frame, number in traceback.walk_tb(error.__traceback__):
-        if frame.f_code.co_filename.startswith(f"{BUNDLE_MOUNT}/"):
+        if frame.f_code.co_filename.startswith(f"{ENGINE_MOUNT}/"):
             file, line = frame.f_code.co_filename, number
-    return f"{file.removeprefix(BUNDLE_MOUNT + '/')}:{line}: " if file else ""
+    if file.startswith(f"{ENGINE_MOUNT}/"):
+        file = file.removeprefix(f"{ENGINE_MOUNT}/").partition("/")[2]  # below the bundle's folder
+    return f"{file}:{line}: " if file else ""
 
 
 def _send(control: int, reply: Reply) -> None:

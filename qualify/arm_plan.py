@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import msgspec
 
-BUNDLE_MOUNT = "/bundle"
-INCUMBENT_MOUNT = "/incumbent"
+ENGINE_MOUNT = "/engine"  # the engine tree of the role
+INCUMBENT_MOUNT = "/incumbent"  # the incumbent's, in a candidate's arm that leaves calls to it
 
 
 class Implementation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Stock (all fields empty), or one entry of the bundle mounted at `root`."""
+    """Stock (all fields empty), or one entry of the bundle whose files lie in `root`, below a mount.
+
+    With `override` the entry fills that point of the slot's base kernel (`qualify.override`).
+    """
 
     root: str = ""
     source: str = ""
     entry: str = ""
     prepare: str = ""  # name of the load-time half, for slots that have one
+    override: str = ""
 
     @property
     def is_stock(self) -> bool:

@@ -1,8 +1,8 @@
 """Loads a bundle's Python inside an arm, from its read-only mount, under a private package name.
 
 Invariants
-1. The bundle root is a package of its own (`cacheon_bundle_<n>`): its modules cannot collide with, or replace, modules
-   of the validator or of another bundle. Relative imports reach up to the root.
+1. The bundle root is a package of its own, named after its content hash (`qualify.engine_tree`): its modules cannot
+   collide with, or replace, modules of the validator or of another bundle. Relative imports reach up to the root.
 2. An absolute import inside the bundle looks at the bundle root first, then at everything else.
 3. Only source text is compiled; no cached byte code is read or written.
 4. This is plumbing, not a boundary: it runs inside the sandbox, after every lock is shut.

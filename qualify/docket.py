@@ -2,21 +2,27 @@
 
 Invariants
 1. A docket exists only for a target that the arena judges and for bundles that are what they are filed as.
-2. Both roles run under the same limits; only what is mounted differs.
+2. The candidate's arms run from the incumbents' tree with the one target replaced, the baseline's from that tree as it
+   is (`qualify.engine_tree`). Both roles run under the same limits; only what is mounted differs.
+3. An atomic target is one comparison on the workloads of all its members. Its docket has a view for each of them, which
+   is in every respect the docket of a single slot; a member without crown of its own target is held by whoever holds
+   that slot.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 from config.arena import Arena, Workload, load_arena
 from config.errors import ConfigurationError
 from config.target_catalog import Target, load_catalog
 from intake.report import IntakeReport
-from qualify.arm_plan import BUNDLE_MOUNT, INCUMBENT_MOUNT, Implementation
-from qualify.request import AttemptRequest, stock_digest
-from qualify.routing import candidate_variant
+from qualify.arm_plan import ENGINE_MOUNT, INCUMBENT_MOUNT, Implementation
+from qualify.engine_tree import EngineTree, Part, materialise
+from qualify.request import AttemptRequest
+from qualify.routing import Ahead, Routes, Seam, reached_variant, route_candidate, route_incumbent
 from qualify.sandbox.policy import SandboxPolicy
 from qualify.slots.admission import admit
 from qualify.slots.base import Dimensions, Slot
@@ -28,8 +34,16 @@ _TASKS_PER_RANK = 32
 
 
 @dataclass(frozen=True, slots=True)
+class Trees:
+    """The folders of the two engine trees of an attempt."""
+
+    candidate: str
+    incumbent: str
+
+
+@dataclass(frozen=True, slots=True)
 class Docket:
-    """One comparison: the documents it stands under, the candidate, and the incumbent (None = stock)."""
+    """One comparison: the documents it stands under, the candidate, the trees of both roles, and the slot in view."""
 
     request: AttemptRequest
     arena: Arena
@@ -37,7 +51,9 @@ class Docket:
     workload: Workload
     slot: Slot
     candidate: Subject
-    incumbent: Subject | None
+    tree: EngineTree  # the candidate's; `tree.rollback()` is the incumbent's
+    crowned: Mapping[str, Subject]  # by content hash
+    members: tuple[tuple[Slot, Workload], ...] = ()  # of an atomic target, all of them
 
     @property
     def dtype(self) -> str:
@@ -55,35 +71,57 @@ class Docket:
         return self.workload.world_size
 
     @property
-    def incumbent_report(self) -> IntakeReport | None:
-        """The incumbent's intake report; None for stock."""
-        return None if self.incumbent is None else self.incumbent.report
+    def incumbent(self) -> Subject | None:
+        """The crowned bundle that serves the slot in view; None for stock."""
+        return self._holder(self.slot.id)
 
     @property
     def incumbent_digest(self) -> str:
-        """The identity of what the candidate is compared with."""
-        return stock_digest(self.target.id) if self.incumbent is None else self.incumbent.content_hash
+        """The identity of what the candidate is compared with: the tree without it."""
+        return self.tree.rollback().digest
+
+    @property
+    def seam(self) -> Seam:
+        """What all calls of the slot in view have in common."""
+        return Seam(self.slot, self.dtype, CPU_ARCHITECTURE, self.world_size)
+
+    def views(self) -> tuple[Docket, ...]:
+        """Return one docket for each slot that is measured."""
+        if not self.members:
+            return (self,)
+        return tuple(replace(self, slot=slot, workload=load, members=()) for slot, load in self.members)
 
     def reaches(self, shape: Dimensions) -> bool:
         """Say whether a call of `shape` would be served by the candidate."""
-        report, ranks = self.candidate.report, self.world_size
-        return candidate_variant(self.slot, self.dtype, CPU_ARCHITECTURE, shape, report, ranks) is not None
+        return reached_variant(self.seam, shape, self.candidate.report, self._ahead()) is not None
 
-    def policy(self, role: Role, core: int, implementations: Sequence[Implementation]) -> SandboxPolicy:
+    def candidate_routes(self, shapes: Sequence[Dimensions]) -> Routes:
+        """Return what serves calls of `shapes` in the candidate's arms."""
+        incumbent = self._report_of(self.incumbent)
+        return route_candidate(self.seam, shapes, self.candidate.report, incumbent, self._ahead())
+
+    def incumbent_routes(self, shapes: Sequence[Dimensions]) -> Routes:
+        """Return what serves calls of `shapes` in the baseline's arms."""
+        return route_incumbent(self.seam, shapes, self._report_of(self.incumbent))
+
+    def build_trees(self, store: Path) -> Trees:
+        """Build both trees below `store`. Raises `HostError` as `engine_tree.materialise` does."""
+        bundles = {subject.content_hash: subject.root for subject in (*self.crowned.values(), self.candidate)}
+        built = [materialise(tree, bundles, store) for tree in (self.tree, self.tree.rollback())]
+        return Trees(str(built[0]), str(built[1]))
+
+    def policy(
+        self, role: Role, core: int, implementations: Sequence[Implementation], trees: Trees
+    ) -> SandboxPolicy:
         """Return the sandbox of one role's arms, pinned to `core`, which may run `implementations`.
 
         The ranks of a group share the core: what they wait for each other is part of every call, and the same for both
         roles. A machine with a core for every rank would show other ratios; arenas say which machine counts.
 
-        A folder that none of them needs is not mounted: what a bundle can see must not tell it which role it plays.
+        A tree that none of them needs is not mounted: what a bundle can see must not tell it which role it plays.
         """
-        mounts: list[tuple[str, str]] = []
-        if role == "candidate":
-            mounts.append((self.candidate.root, BUNDLE_MOUNT))
-            if self.incumbent is not None and any(one.root == INCUMBENT_MOUNT for one in implementations):
-                mounts.append((self.incumbent.root, INCUMBENT_MOUNT))
-        elif self.incumbent is not None:
-            mounts.append((self.incumbent.root, BUNDLE_MOUNT))
+        own = trees.candidate if role == "candidate" else trees.incumbent
+        offered = ((own, ENGINE_MOUNT), (trees.incumbent, INCUMBENT_MOUNT))
         return SandboxPolicy(
             memory_bytes=self.arena.arm_memory_bytes,
             cpu_seconds=self.arena.attempt_budget_seconds,
@@ -91,33 +129,60 @@ class Docket:
             cores=(core,),
             ranks=self.world_size,
             processes=_TASKS_PER_RANK * self.world_size,
-            readonly=tuple(mounts),
+            readonly=tuple((tree, mount) for tree, mount in offered if _uses(implementations, mount)),
             waive=self.request.waive,
         )
+
+    def _holder(self, slot: str) -> Subject | None:
+        part = self.tree.rollback().holder(slot)
+        return None if part is None else self.crowned[part.content_hash]
+
+    def _ahead(self) -> Ahead:
+        """Return the crowned holders that the slot's binding asks before the slot, in binding order."""
+        catalog = self.tree.catalog
+        family = [rule.precedence for rule in catalog.rules if self.slot.id in rule.precedence]
+        first = [name for precedence in family for name in precedence[: precedence.index(self.slot.id)]]
+        parts = [part for part in self.tree.rollback().parts if part.target_id in first]
+        return [(find_slot(part.target_id), self.crowned[part.content_hash].report) for part in parts]
+
+    def _report_of(self, subject: Subject | None) -> IntakeReport | None:
+        return None if subject is None else subject.report
 
 
 def open_docket(request: AttemptRequest) -> Docket:
     """Open what `request` names.
 
-    Raises `ConfigurationError` (TARGET_NOT_MEASURABLE, SLOT_UNREGISTERED, SLOT_NOT_ADMITTED, those of `load_arena`) and
-    `HostError` (BUNDLE_UNUSABLE).
+    Raises `ConfigurationError` (TARGET_NOT_MEASURABLE, SLOT_UNREGISTERED, ACTIVE_SET_INVALID, those of `load_arena`)
+    and `HostError` (BUNDLE_UNUSABLE).
     """
-    arena = load_arena(request.arena)
-    target = load_catalog().find(request.target_id)
-    workload = arena.workload(request.target_id)
-    if target is None or target.kind != "slot" or workload is None:
+    arena, catalog = load_arena(request.arena), load_catalog()
+    target, loads = catalog.find(request.target_id), arena.parts(request.target_id)
+    if target is None or not loads or tuple(load.target for load in loads) != target.members:
         raise ConfigurationError(
             "TARGET_NOT_MEASURABLE",
             f"arena {arena.id} does not judge target {request.target_id!r}",
-            hint="register the target in the catalog and give the arena a workload for it",
+            hint="register the target in the catalog and give the arena a workload for it and for all its members",
         )
-    incumbent = open_subject(request.incumbent) if request.incumbent is not None else None
-    slot = find_slot(target.members[0])
+    members = tuple((_slot_of(arena, load), load) for load in loads)
+    crowned = {one.bundle.content_hash: open_subject(one.bundle) for one in request.stack}
+    stack = EngineTree.of(catalog, [Part(one.target_id, one.bundle.content_hash) for one in request.stack])
+    candidate = open_subject(request.candidate)
+    tree = stack.replaced(Part(target.id, candidate.content_hash))
+    (slot, workload), whole = members[0], members if len(members) > 1 else ()
+    return Docket(request, arena, target, workload, slot, candidate, tree, crowned, whole)
+
+
+def _slot_of(arena: Arena, workload: Workload) -> Slot:
+    slot = find_slot(workload.target)
     if slot.collective != (workload.world_size > 1):
         raise ConfigurationError(
             "TARGET_NOT_MEASURABLE",
-            f"arena {arena.id} gives {target.id} a group of {workload.world_size}",
+            f"arena {arena.id} gives {slot.id} a group of {workload.world_size}",
             hint="give a workload of a collective a world_size of at least 2, and any other workload none",
         )
     admit(slot, workload.dtype)
-    return Docket(request, arena, target, workload, slot, open_subject(request.candidate), incumbent)
+    return slot
+
+
+def _uses(implementations: Iterable[Implementation], mount: str) -> bool:
+    return any(one.root.startswith(f"{mount}/") for one in implementations)

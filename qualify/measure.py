@@ -2,10 +2,12 @@
 
 Invariants
 1. Slot 0 is forked first and gets its memory first; the sealed schedule decides which role takes it.
-2. Both arms are pinned to the same core and only one is ever runnable; the other is frozen, and before and after each
-   of the running arm's blocks it is seen to be so and to have used no processor time.
+2. All arms are pinned to the same core and only one is ever runnable; the others are frozen, and before and after each
+   of the running arm's blocks they are seen to be so and to have used no processor time.
 3. Inside a block both roles answer the same questions at the same places, so only the code differs.
 4. Blocks and calls are counted by the arena before anything is known; a launch is recorded whole or not at all.
+5. An atomic target has one rig, and each role one arm, for every member. They share the launch: its blocks go through
+   the cases of all members in turn, and one record of the role stands for all its arms.
 """
 
 from __future__ import annotations
@@ -105,87 +107,125 @@ class Rig:
         return CallMemory(self.slot, self.dtype, shapes, self.inquirer.weights)
 
 
+@dataclass(frozen=True, slots=True)
+class Bout:
+    """One slot of a launch: its rig, and what each role runs on it."""
+
+    rig: Rig
+    setups: Mapping[Role, RoleSetup]
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """One case of the launch: the bout it belongs to, and its number there."""
+
+    bout: int
+    number: int
+
+
 @dataclass(slots=True)
 class _Running:
-    """One arm of the launch that is being measured."""
+    """The arms of one role in the launch that is being measured, one for each bout."""
 
     role: Role
     slot: int
-    setup: RoleSetup
-    arm: Arm
     start_ns: int
-    ready_ns: int
+    ready_ns: int = 0
+    arms: list[Arm] = field(default_factory=list)
     first_call_ns: int = 0  # of all warm-up calls together: what is put off to the second is a slow start too
     warmup: list[CallCheck] = field(default_factory=list)
 
 
-def run_launch(
-    rig: Rig, setups: Mapping[Role, RoleSetup], index: int, candidate_slot: int, order: Sequence[bool]
-) -> Launch:
+@dataclass(slots=True)
+class _Run:
+    """A launch under way."""
+
+    bouts: Sequence[Bout]
+    index: int
+    roles: dict[Role, _Running] = field(default_factory=dict)
+
+    @property
+    def rig(self) -> Rig:
+        """The rig of the first bout; arena, core and clock are the same in all."""
+        return self.bouts[0].rig
+
+    def cases(self) -> list[_Case]:
+        """Return the cases of all bouts in order."""
+        return [_Case(at, number) for at, bout in enumerate(self.bouts) for number in range(len(bout.rig.cases))]
+
+
+def run_launch(bouts: Sequence[Bout], index: int, candidate_slot: int, order: Sequence[bool]) -> Launch:
     """Measure one launch. `order[b]` says whether the candidate runs first in block `b`.
 
     Raises `RoleError` for what an arm does, `HostError` for what the machine does.
     """
+    run = _Run(bouts, index)
     roles: tuple[Role, Role] = ("candidate", "baseline") if candidate_slot == 0 else ("baseline", "candidate")
-    begin = rig.now_ns()
-    rig.inquirer.renew_weights(rig.cases, STAGE_NUMBER, index)
+    begin = run.rig.now_ns()
+    for bout in bouts:
+        bout.rig.inquirer.renew_weights(bout.rig.cases, STAGE_NUMBER, index)
     gc.collect()
     with contextlib.ExitStack() as stack, _no_collection():
-        running: dict[Role, _Running] = {}
         for slot, role in enumerate(roles):
+            running = run.roles[role] = _Running(role, slot, run.rig.now_ns())
             with _blaming(role, "start", index):
-                started = rig.now_ns()
-                arm = rig.start_arm(setups[role], rig.cases)
-                stack.callback(arm.close)
-                running[role] = _Running(role, slot, setups[role], arm, started, rig.now_ns())
-        _warm_up(rig, [running[role] for role in roles], index)
+                for bout in bouts:
+                    arm = bout.rig.start_arm(bout.setups[role], bout.rig.cases)
+                    stack.callback(arm.close)
+                    running.arms.append(arm)
+            running.ready_ns = run.rig.now_ns()
+        _warm_up(run)
         blocks = tuple(
-            _run_block(rig, running, index, block, "candidate" if first else "baseline")
-            for block, first in enumerate(order)
+            _run_block(run, block, "candidate" if first else "baseline") for block, first in enumerate(order)
         )
         records = {}
-        for one in running.values():
+        for one in run.roles.values():
             with _blaming(one.role, "teardown", index):
-                rig.inquirer.look_again(one.arm)
-                one.arm.require_steadiness()
-            records[one.role] = _record(rig, one, one.arm.close())
+                for bout, arm in zip(bouts, one.arms, strict=True):
+                    bout.rig.inquirer.look_again(arm)
+                    arm.require_steadiness()
+            records[one.role] = _record(run.rig, one, [arm.close() for arm in one.arms])
         return Launch(
             index=index,
             candidate_slot=candidate_slot,
-            timing_method=rig.arena.timing_method,
+            timing_method=run.rig.arena.timing_method,
             start_ns=begin,
-            end_ns=rig.now_ns(),
+            end_ns=run.rig.now_ns(),
             baseline=records["baseline"],
             candidate=records["candidate"],
             blocks=blocks,
         )
 
 
-def _warm_up(rig: Rig, arms: Sequence[_Running], launch: int) -> None:
-    for call in range(rig.arena.warmup_calls):
-        case = call % len(rig.cases)
-        question = _question(rig, launch, _WARMUP_BLOCK, call, case)
-        for one in arms:
-            with _blaming(one.role, "warmup", launch):
-                elapsed, check = _ask(rig, one, question, launch, _WARMUP_BLOCK, call, case)
+def _warm_up(run: _Run) -> None:
+    cases = run.cases()
+    for call in range(run.rig.arena.warmup_calls):
+        case = cases[call % len(cases)]
+        question = _question(run.bouts[case.bout].rig, run.index, _WARMUP_BLOCK, call, case.number)
+        for one in run.roles.values():
+            with _blaming(one.role, "warmup", run.index):
+                elapsed, check = _ask(run, one, case, question, _WARMUP_BLOCK, call)
             one.first_call_ns += elapsed
             one.warmup.append(check)
 
 
-def _run_block(rig: Rig, running: Mapping[Role, _Running], launch: int, block: int, first: Role) -> Block:
-    case = block % len(rig.cases)
-    questions = [_question(rig, launch, block, call, case) for call in range(rig.arena.calls_per_block)]
+def _run_block(run: _Run, block: int, first: Role) -> Block:
+    cases = run.cases()
+    number = block % len(cases)
+    case = cases[number]
+    rig = run.bouts[case.bout].rig
+    questions = [_question(rig, run.index, block, call, case.number) for call in range(rig.arena.calls_per_block)]
     second: Role = "baseline" if first == "candidate" else "candidate"
     results: dict[Role, RoleBlock] = {}
-    for role, idle in ((first, second), (second, first)):
-        one = running[role]
-        _require_frozen(running[idle], launch)
+    for role in (first, second):
+        one = run.roles[role]
+        _require_frozen(run, one.arms[case.bout])
         start = rig.now_ns()
-        with _blaming(role, "block", launch):
-            answers = [_ask(rig, one, question, launch, block, call, case) for call, question in enumerate(questions)]
-        _require_frozen(running[idle], launch)
+        with _blaming(role, "block", run.index):
+            answers = [_ask(run, one, case, question, block, call) for call, question in enumerate(questions)]
+        _require_frozen(run, one.arms[case.bout])
         results[role] = RoleBlock(start, tuple(ns for ns, _ in answers), tuple(check for _, check in answers))
-    return Block(case, first, results["baseline"], results["candidate"])
+    return Block(number, first, results["baseline"], results["candidate"])
 
 
 def _question(rig: Rig, launch: int, block: int, call: int, case: int) -> Question:
@@ -198,28 +238,34 @@ def _question(rig: Rig, launch: int, block: int, call: int, case: int) -> Questi
 
 
 def _ask(
-    rig: Rig, one: _Running, question: Question, launch: int, block: int, call: int, case: int
+    run: _Run, one: _Running, case: _Case, question: Question, block: int, call: int
 ) -> tuple[int, CallCheck]:
-    draws = Draws(STAGE_NUMBER, launch, block, call)
-    return rig.inquirer.ask(one.arm, one.setup.by_case[case], question, draws)
+    bout = run.bouts[case.bout]
+    implementation = bout.setups[one.role].by_case[case.number]
+    draws = Draws(STAGE_NUMBER, run.index, block, call)
+    return bout.rig.inquirer.ask(one.arms[case.bout], implementation, question, draws)
 
 
-def _require_frozen(idle: _Running, launch: int) -> None:
-    with _blaming(idle.role, "block", launch):
-        idle.arm.require_stillness()
+def _require_frozen(run: _Run, busy: Arm) -> None:
+    """Raise `RoleError` when any arm but the one whose turn it is did anything."""
+    for one in run.roles.values():
+        with _blaming(one.role, "block", run.index):
+            for arm in one.arms:
+                if arm is not busy:
+                    arm.require_stillness()
 
 
-def _record(rig: Rig, one: _Running, outcome: ChildOutcome) -> ArmRecord:
+def _record(rig: Rig, one: _Running, outcomes: Sequence[ChildOutcome]) -> ArmRecord:
     return ArmRecord(
         slot=one.slot,
         core=rig.core,
-        process=one.arm.identity,
+        process="+".join(arm.identity for arm in one.arms),
         start_ns=one.start_ns,
         ready_ns=one.ready_ns,
-        prepare_ns=one.arm.prepare_ns,
+        prepare_ns=sum(arm.prepare_ns for arm in one.arms),
         first_call_ns=one.first_call_ns,
         warmup=tuple(one.warmup),
-        outcome=outcome,
+        outcome=outcomes[0],
     )
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 from qualify.arm_server import PRELOAD
 from qualify.docket import Docket, open_docket
@@ -40,21 +41,26 @@ class Measured:
     receipts: tuple[ScreenReceipt, ...]
 
 
-def run_attempt(request: AttemptRequest, emit: Emit, fork_server: Zygote | None = None) -> Attempt:
+def run_attempt(
+    request: AttemptRequest, emit: Emit, fork_server: Zygote | None = None, workplace: Path | None = None
+) -> Attempt:
     """Measure one comparison and return its evidence.
 
     Raises `ConfigurationError` for a request this build cannot serve, and what `measure_docket` raises.
     """
-    return measure_docket(open_docket(request), emit, fork_server).attempt
+    return measure_docket(open_docket(request), emit, fork_server, workplace).attempt
 
 
-def measure_docket(docket: Docket, emit: Emit, fork_server: Zygote | None = None) -> Measured:
+def measure_docket(
+    docket: Docket, emit: Emit, fork_server: Zygote | None = None, workplace: Path | None = None
+) -> Measured:
     """Measure one comparison.
 
-    `fork_server` is a running one of `qualify.arm_server`, when the caller has it; else one is started.
+    `fork_server` is a running one of `qualify.arm_server`, when the caller has it; else one is started. Engine trees
+    are built below the folder `workplace` (default: that for temporary files) and removed in the end.
     Raises `HostError` for a machine that is not fit.
     """
-    with occupy_bench(docket, emit, fork_server) as bench:
+    with occupy_bench(docket, emit, fork_server, workplace=workplace) as bench:
         receipts = run_screens(ATTEMPT_SCREENS, bench, emit)
         return Measured(_evidence(bench), receipts)
 
@@ -88,11 +94,11 @@ def _identity(bench: Bench) -> Identity:
         content_hash=docket.candidate.content_hash,
         target_id=docket.target.id,
         target_digest=docket.target.digest,
-        variants=bench.routes.variants,
+        variants=bench.variants,
         arena_id=docket.arena.id,
         arena_digest=docket.arena.digest,
         incumbent_digest=docket.incumbent_digest,
-        candidate_tree_digest=docket.candidate.content_hash,
+        candidate_tree_digest=docket.tree.digest,
         tier="host",
         reservation=docket.request.reservation,
     )

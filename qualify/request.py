@@ -12,7 +12,7 @@ from typing import Literal
 
 import msgspec
 
-from config.canonical import CanonicalJsonError, canonical_json, domain_digest, is_digest, read_json
+from config.canonical import CanonicalJsonError, canonical_json, is_digest, read_json
 from config.errors import ConfigurationError
 from scoring.attempt import Reservation
 
@@ -25,8 +25,15 @@ class BundleRef(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     report_path: str
 
 
+class Holding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A target and the crowned bundle that holds it."""
+
+    target_id: str
+    bundle: BundleRef
+
+
 class AttemptRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One comparison to be measured. `incumbent` is None when stock holds the target."""
+    """One comparison to be measured: the crowned bundles, and the candidate that takes the place of one of them."""
 
     attempt_id: str
     role: Literal["primary", "reproduction"]
@@ -34,10 +41,15 @@ class AttemptRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     arena: str  # id of a built-in arena, or an absolute path ending in .toml
     candidate: BundleRef
     reservation: Reservation
-    incumbent: BundleRef | None = None
+    stack: tuple[Holding, ...] = ()  # every crowned bundle, in any order; what is not there is stock's
     previous_attempt: str = ""  # digest of the primary attempt's file, for a reproduction
     waive: tuple[str, ...] = ()
     arm_cores: tuple[int, ...] = ()  # empty = choose; arms run on the first
+
+    @property
+    def incumbent(self) -> BundleRef | None:
+        """The bundle that holds exactly the target asked for; None when stock or bundles of its members do."""
+        return next((one.bundle for one in self.stack if one.target_id == self.target_id), None)
 
 
 def encode_request(request: AttemptRequest) -> bytes:
@@ -53,7 +65,7 @@ def read_request(path: Path) -> AttemptRequest:
         raise _invalid(f"{path} cannot be read: {error.strerror}") from error
     except (CanonicalJsonError, msgspec.ValidationError) as error:
         raise _invalid(str(error)) from error
-    for reference in filter(None, (request.candidate, request.incumbent)):
+    for reference in (request.candidate, *(one.bundle for one in request.stack)):
         if not is_digest(reference.content_hash):
             raise _invalid("a content hash is not 64 lower-case hexadecimal characters")
         if not (reference.bundle_dir.startswith("/") and reference.report_path.startswith("/")):
@@ -61,11 +73,6 @@ def read_request(path: Path) -> AttemptRequest:
     if (request.role == "reproduction") != is_digest(request.previous_attempt):
         raise _invalid("a reproduction, and nothing else, names the digest of its primary attempt")
     return request
-
-
-def stock_digest(target_id: str) -> str:
-    """Return the identity of the stock implementation of a target, as it stands in attempts and crowns."""
-    return domain_digest("cacheon.stock-implementation", {"target": target_id})
 
 
 def _invalid(complaint: str) -> ConfigurationError:

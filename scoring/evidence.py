@@ -27,8 +27,8 @@ def check_evidence(attempt: Attempt, arena: Arena) -> None:
     CLOCK_BACKWARDS, TIMING_NOT_POSITIVE, PROCESS_REUSED, INPUT_REPEATED.
     """
     _check_identity(attempt, arena)
-    workload = arena.workload(attempt.identity.target_id)
-    if workload is None:
+    cases = sum(len(part.shapes) for part in arena.parts(attempt.identity.target_id))
+    if cases == 0:
         raise GradeError(
             "TARGET_NOT_IN_ARENA", f"arena {arena.id} has no workload for target {attempt.identity.target_id}"
         )
@@ -46,7 +46,7 @@ def check_evidence(attempt: Attempt, arena: Arena) -> None:
         if launch.index != position:
             raise GradeError("LAUNCH_MISSING", f"launch {position} is missing: the next recorded one is {launch.index}")
         _check_schedule(attempt, seed, launch)
-        _check_complete(launch, len(workload.shapes), arena)
+        _check_complete(launch, cases, arena)
         clock = _check_clock(launch, clock)
     _check_fresh(attempt)
 

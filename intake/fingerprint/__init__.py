@@ -1,7 +1,7 @@
 """A digest of what an implementation computes, blind to how it is written down.
 
 Invariants
-1. The digest is taken over what an entry reaches. Formatting, comments, docstrings, annotations, noise, dead code,
+1. The digest is taken over what an entry reaches, and over what runs when its files are imported. Formatting, comments, docstrings, annotations, noise, dead code,
    unreached definitions, the order of definitions, file names and the split into files do not change it; nor do names
    of locals, parameters, helpers and the entry, nor other spellings of the same constant or the same statement
    (`intake.fingerprint.body`, `rewrite`, `folding`).
@@ -28,7 +28,7 @@ from intake.parts import PYTHON, Part, heaviest
 from intake.payload import Payload, direct_parts
 from intake.syntax import too_complex
 
-VERSION: Final = 2
+VERSION: Final = 3
 
 
 class Fingerprint(NamedTuple):
@@ -73,6 +73,8 @@ def _row(op: Op, program: Program, payload: Payload) -> tuple[list[str], list[Pa
     if op.base_kernel is not None:
         tags.append(f"{op.base_kernel}/{op.override_point}")
     names = [op.entry] + ([] if op.prepare is None else [op.prepare])
+    if op.override_point is not None:
+        names.append(f"{op.entry}_ref")
     if op.direct is not None:
         declaration, exports = direct_parts(op.direct)
         tags.append(declaration)
@@ -86,7 +88,7 @@ def _row(op: Op, program: Program, payload: Payload) -> tuple[list[str], list[Pa
     holds_kernel = any(program.nodes[node].holds_kernel for node in nodes)
     if not native or holds_kernel or python > sum(unit.whole.weight for unit in native):
         said = [program.deep(root) if isinstance(root, int) else root for root in roots]
-        effects = [program.deep(effect) for effect in program.effects(nodes)]
+        effects = [program.deep(effect) for effect in program.effects(roots, nodes)]
         pieces.append(digest_of(*tags, "roots", *said, "effects", *effects))
         parts += [_part(program, node) for node in nodes]
     return sorted(set(pieces)), parts

@@ -25,7 +25,7 @@ from node.cli.miner import bundle_path
 from node.cli.resolve import resolve
 from qualify.arm_server import start_arm_server
 from qualify.intake_runner import IntakeRunner
-from qualify.request import AttemptRequest, BundleRef
+from qualify.request import AttemptRequest, BundleRef, Holding
 from qualify.sandbox.client import Zygote
 from qualify.screens.base import Emit, ScreenReceipt
 from qualify.screens.pipeline import run_screens
@@ -96,7 +96,7 @@ class Stand:
             target_id=target_id,
             arena=self.arena,
             candidate=self._publish(submission.screened),
-            incumbent=incumbent,
+            stack=() if incumbent is None else (Holding(target_id, incumbent),),
             reservation=Reservation(0, 0, "local"),
             waive=self._settings.sandbox.waive,
             arm_cores=self._settings.qualify.arm_cores,

@@ -2,8 +2,8 @@
 
 Invariants
 1. Reproductions come before primaries, each in finalized order; a job whose delay is not over holds up nobody.
-2. Nothing is measured that cannot count: a copy fails, a pass against a former incumbent or arena goes back to the
-   queue for free, and bytes that failed for the same hotkey against the same incumbent in the same arena fail again
+2. Nothing is measured that cannot count: a copy fails, a pass against a former arena, incumbent or engine tree goes back
+   to the queue for free, and bytes that failed for the same hotkey against the same incumbent in the same arena fail again
    without being run (a PASS is never replayed).
 3. A target that the arena does not measure is no fault of the miner: its jobs are parked until that changes.
 4. Choosing, claiming the job and recording the attempt are one transaction.
@@ -32,6 +32,7 @@ from node.store.evidence_rows import (
     start_attempt,
 )
 from node.store.job_rows import Entry, due, save
+from qualify.engine_tree import EngineTree, Part
 from scoring.settle import incumbents
 
 TARGET_NOT_SERVED = "TARGET_NOT_SERVED"
@@ -39,12 +40,12 @@ _WINDOW = 64  # jobs looked at in one transaction
 
 
 class Chosen(msgspec.Struct, frozen=True):
-    """An attempt to run: the claimed job, its bundles (`incumbent` None is stock) and its running row."""
+    """An attempt to run: the claimed job, its running row, the candidate, and every crowned bundle with its target."""
 
     entry: Entry
     attempt: AttemptRow
     candidate: BundleRow
-    incumbent: BundleRow | None
+    stack: tuple[tuple[str, BundleRow], ...]
 
 
 class Terms(msgspec.Struct, frozen=True):
@@ -68,12 +69,13 @@ class Terms(msgspec.Struct, frozen=True):
 
 
 class Rival(NamedTuple):
-    """What a candidate is measured against: the arena, the incumbent's content hash ("" is stock), and the live crowns
-    over its members, as submission ids joined by commas."""
+    """What a candidate is measured against: the arena, the content hashes of the bundles that hold its members ("" is
+    stock), the live crowns over these, as submission ids (both sorted and joined by commas), and the engine tree."""
 
     arena_digest: str
     incumbent: str
     measured_against: str
+    tree: EngineTree
 
 
 def choose(connection: Connection, terms: Terms) -> Chosen | None:
@@ -84,9 +86,10 @@ def choose(connection: Connection, terms: Terms) -> Chosen | None:
             if fail_if_copy(connection, entry) is not None:
                 continue
             target = terms.measured_target(job.target_id)
-            rival = Rival(terms.arena.digest, *_incumbent(connection, target))
+            rival = _rival(connection, terms, target)
             candidate = find_bundle(connection, entry.submission.content_hash)
-            if target is None or candidate is None or not _is_known(connection, rival.incumbent):
+            stack = _stack(connection, rival.tree)
+            if target is None or candidate is None or stack is None:
                 save(connection, job, park(
                     job, job.token, worker=terms.worker, now_ms=now_ms(), **terms.reason_to_park(target, job)
                 ))
@@ -96,28 +99,33 @@ def choose(connection: Connection, terms: Terms) -> Chosen | None:
                     continue
             elif _replayed(connection, entry, rival):
                 continue
-            return _claim(connection, entry, candidate, rival)
+            return _claim(connection, entry, candidate, rival, stack)
     return None
 
 
-def _is_known(connection: Connection, incumbent: str) -> bool:
-    """Say whether an incumbent (stock always is) can be handed to an attempt."""
-    return not incumbent or find_bundle(connection, incumbent) is not None
+def _stack(connection: Connection, tree: EngineTree) -> tuple[tuple[str, BundleRow], ...] | None:
+    """Return the stored bundles of an engine tree with their targets; None when one of them is not in the store."""
+    found = [(part.target_id, find_bundle(connection, part.content_hash)) for part in tree.parts]
+    known = tuple((target_id, bundle) for target_id, bundle in found if bundle is not None)
+    return known if len(known) == len(found) else None
 
 
-def _incumbent(connection: Connection, target: Target | None) -> tuple[str, str]:
-    if target is None:
-        return "", ""
+def _rival(connection: Connection, terms: Terms, target: Target | None) -> Rival:
     state = crown_state(connection)
-    holder = next((crown.content_hash for crown in state.crowns if crown.target_id == target.id), "")
-    return holder, ",".join(incumbents(state, target.members))
+    served = [crown for crown in state.crowns if terms.catalog.find(crown.target_id) is not None]
+    tree = EngineTree.of(terms.catalog, [Part(crown.target_id, crown.content_hash) for crown in served])
+    members = frozenset() if target is None else frozenset(target.members)
+    holders = sorted(crown.content_hash for crown in state.crowns if members.intersection(crown.members))
+    return Rival(terms.arena.digest, ",".join(holders), ",".join(incumbents(state, members)), tree)
 
 
 def _requeued(connection: Connection, entry: Entry, rival: Rival) -> bool:
     """Send a job whose primary attempt was against another rival back to the queue, for free."""
     job = entry.job
     primary = load_attempt(connection, job.primary_attempt)
-    if Rival(primary.arena_digest, primary.incumbent, primary.measured_against) == rival:
+    tree = rival.tree.replaced(Part(job.target_id, entry.submission.content_hash))
+    then = (primary.arena_digest, primary.incumbent, primary.measured_against, primary.tree_digest)
+    if then == (rival.arena_digest, rival.incumbent, rival.measured_against, tree.digest):
         return False
     save(connection, job, transition(
         job, JobState.QUEUED, job.token, primary_attempt="", reproduction_attempt="", faults=0, not_before_ms=0,
@@ -150,7 +158,9 @@ def _replayed(connection: Connection, entry: Entry, rival: Rival) -> bool:
     return True
 
 
-def _claim(connection: Connection, entry: Entry, candidate: BundleRow, rival: Rival) -> Chosen:
+def _claim(
+    connection: Connection, entry: Entry, candidate: BundleRow, rival: Rival, stack: tuple[tuple[str, BundleRow], ...]
+) -> Chosen:
     job, submission = entry
     reproduction = job.state is JobState.PASSED_ONCE
     claimed = save(connection, job, transition(job, JobState.MEASURING, job.token))
@@ -162,5 +172,4 @@ def _claim(connection: Connection, entry: Entry, candidate: BundleRow, rival: Ri
         previous_digest=load_attempt(connection, job.primary_attempt).digest if reproduction else "",
     )
     start_attempt(connection, attempt)
-    incumbent = find_bundle(connection, rival.incumbent) if rival.incumbent else None
-    return Chosen(Entry(claimed, submission), attempt, candidate, incumbent)
+    return Chosen(Entry(claimed, submission), attempt, candidate, stack)

@@ -39,7 +39,7 @@ from node.store.evidence_rows import (
 )
 from node.store.job_rows import save
 from node.store.layout import StateLayout
-from qualify.request import AttemptRequest, BundleRef
+from qualify.request import AttemptRequest, BundleRef, Holding
 from scoring.attempt import Attempt, Reservation, read_attempt
 from scoring.grade import Verdict, grade
 from scoring.receipts import verdict_statement
@@ -122,7 +122,7 @@ class QualificationService:
 
     def _request(self, chosen: Chosen) -> AttemptRequest:
         """Return the request for an attempt. Raises `LostInputError` for a candidate, and what
-        `intake.publish.open_published` raises for an incumbent, that is missing or damaged."""
+        `intake.publish.open_published` raises for a crowned bundle, that is missing or damaged."""
         settings, submission, layout = self._context.settings, chosen.entry.submission, self._context.layout
         return AttemptRequest(
             attempt_id=chosen.attempt.attempt_id,
@@ -130,7 +130,7 @@ class QualificationService:
             target_id=chosen.attempt.target_id,
             arena=str(self._context.arena_path),
             candidate=_candidate(layout, chosen.candidate),
-            incumbent=_reference(layout, chosen.incumbent) if chosen.incumbent is not None else None,
+            stack=tuple(Holding(target_id, _reference(layout, bundle)) for target_id, bundle in chosen.stack),
             reservation=Reservation(submission.block, submission.event_index, submission.hotkey),
             previous_attempt=chosen.attempt.previous_digest,
             waive=settings.sandbox.waive,

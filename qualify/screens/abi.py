@@ -33,9 +33,18 @@ class Abi:
 
 
 def _examine(bench: Bench) -> Examined:
-    if not bench.routes.variants:
-        detail = "every shape of the workload lies outside the domains of the bundle"
-        raise RoleError("candidate", "routing", -1, ArmError("never_routed", detail))
+    for view in bench.views():  # an atomic bundle has to serve calls of every member
+        if not view.routes.variants:
+            detail = "every shape of the workload lies outside the domains of the bundle"
+            detail += f" for {view.docket.slot.id}" if bench.members else ""
+            raise RoleError("candidate", "routing", -1, ArmError("never_routed", detail))
+    found = [_examine_view(view) for view in bench.views()]
+    facts = {name: sum(int(one.facts[name]) for one in found) for name in ("entries", "load_ns", "prepare_ns")}
+    facts["first_call_ns"] = max(int(one.facts["first_call_ns"]) for one in found)
+    return Examined("passed", "; ".join(one.message for one in found), facts)
+
+
+def _examine_view(bench: Bench) -> Examined:
     routes = bench.case_routes()
     chosen: dict[int, CorrectnessCase] = {}
     for implementation, case in zip(routes.by_case, bench.cases, strict=True):

@@ -2,7 +2,9 @@
 
 Invariants
 1. All screens of one attempt draw from one sealed seed and run on one core that no other attempt of this machine uses.
-2. What ends a screen is recorded once, as an incident, and its code is the one that grading gives that incident. A
+2. The bench of an atomic target has a view for each member, which is in every respect the bench of a single slot. Views
+   share what is found, and draw as attempts of their own name under the same seed.
+3. What ends a screen is recorded once, as an incident, and its code is the one that grading gives that incident. A
    fault of the baseline or of the machine leaves the screen undecided; it is never charged to the candidate.
 """
 
@@ -10,14 +12,17 @@ from __future__ import annotations
 
 import contextlib
 import secrets
+import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Literal
 
 import msgspec
 
 from config.canonical import domain_digest
+from config.errors import HostError
 from qualify import environment
 from qualify.arm_handle import ArmError
 from qualify.arm_server import start_arm_server
@@ -25,13 +30,12 @@ from qualify.call_memory import words_needed
 from qualify.checked_call import Inquirer
 from qualify.content import Content
 from qualify.correctness import CorrectnessCase, plan_cases
-from qualify.docket import Docket
-from qualify.measure import Rig, RoleError, RoleSetup
-from qualify.routing import Routes, route_candidate
+from qualify.docket import Docket, Trees
+from qualify.measure import Bout, Rig, RoleError, RoleSetup
+from qualify.routing import Routes
 from qualify.sandbox.client import Zygote
 from qualify.screens.base import Emit, Examined, Facts, Matter, ScreenReceipt, make_receipt
 from qualify.screens.hints import hint_for
-from qualify.subjects import CPU_ARCHITECTURE
 from scoring import sealing
 from scoring.attempt import Environment, Incident, Launch, Role, StageRecord
 from scoring.incidents import consequence
@@ -68,28 +72,35 @@ class Bench:
     docket: Docket
     opening: Opening
     rig: Rig
+    trees: Trees
     routes: Routes  # of the workload's shapes
     cases: tuple[CorrectnessCase, ...]
     emit: Emit
     findings: Findings = field(default_factory=Findings)
+    members: tuple[Bench, ...] = ()  # the views of an atomic target; the first is what this bench itself shows
+
+    def views(self) -> tuple[Bench, ...]:
+        """Return one bench for each slot that is measured."""
+        return self.members or (self,)
+
+    @property
+    def variants(self) -> tuple[str, ...]:
+        """The candidate's variants that the workload reaches, as "slot/variant", sorted."""
+        return tuple(sorted({name for view in self.views() for name in view.routes.variants}))
 
     def setup(self, role: Role, routes: Routes) -> RoleSetup:
         """Return what the arms of `role` run when `routes` say which implementation serves which shape."""
-        policy = self.docket.policy(role, self.rig.core, routes.implementations)
+        policy = self.docket.policy(role, self.rig.core, routes.implementations, self.trees)
         return RoleSetup(routes.implementations, routes.by_case, policy)
 
     def case_routes(self) -> Routes:
         """Return the routes of the correctness cases, all of which reach the candidate."""
-        shapes = [case.dimensions for case in self.cases]
-        return route_candidate(
-            self.rig.slot,
-            self.rig.dtype,
-            CPU_ARCHITECTURE,
-            shapes,
-            self.docket.candidate.report,
-            None,
-            self.docket.world_size,
-        )
+        return self.docket.candidate_routes([case.dimensions for case in self.cases])
+
+    def bout(self) -> Bout:
+        """Return what the launches of this view run."""
+        baseline = self.setup("baseline", self.docket.incumbent_routes(self.docket.shapes))
+        return Bout(self.rig, {"baseline": baseline, "candidate": self.setup("candidate", self.routes)})
 
     def environment(self) -> Environment:
         """Return the record of the machine as it is now."""
@@ -142,11 +153,13 @@ def occupy_bench(
     *,
     seed: bytes | None = None,
     plan: PlanCases | None = None,
+    workplace: Path | None = None,
 ) -> Iterator[Bench]:
-    """Take the bench for one attempt: wait for the core, seal a seed, start a fork server of arms.
+    """Take the bench for one attempt: wait for the core, seal a seed, build the engine trees, start a fork server.
 
-    `fork_server` is a running one, when the caller has it. `seed` and `plan` are for a miner's own runs, which may
-    repeat a seed or choose their cases; an attempt never gives them. Raises `HostError` for a machine that is not fit.
+    `fork_server` is a running one, when the caller has it; `workplace` is the folder for the trees. `seed` and `plan`
+    are for a miner's own runs, which may repeat a seed or choose their cases; an attempt never gives them. Raises
+    `HostError` for a machine that is not fit.
     """
     attempt_id, core = docket.request.attempt_id, environment.choose_core(docket.request.arm_cores)
     with contextlib.ExitStack() as stack:
@@ -154,20 +167,55 @@ def occupy_bench(
         epoch_ns, opening = time.monotonic_ns(), _seal(attempt_id, seed)
         emit({"event": "sealed", "commitment": opening.commitment})
         stack.enter_context(environment.measuring(core))
+        trees = docket.build_trees(stack.enter_context(_tree_store(workplace)))
         zygote = fork_server or stack.enter_context(start_arm_server())
-        planner = Content(opening.seed, attempt_id, dtype=docket.dtype, elements=1, words=1)
-        cases = plan(docket, planner) if plan else plan_cases(docket.slot, planner, docket.shapes, docket.reaches)
-        rig = _build_rig(docket, opening.seed, cases, zygote, core, epoch_ns)
-        routes = route_candidate(
-            docket.slot,
-            docket.dtype,
-            CPU_ARCHITECTURE,
-            docket.shapes,
-            docket.candidate.report,
-            docket.incumbent_report,
-            docket.world_size,
-        )
-        yield Bench(docket, opening, rig, routes, tuple(cases), emit)
+        ground = _Ground(opening, zygote, core, epoch_ns, trees, emit, plan)
+        views = tuple(_view(docket, view, ground) for view in docket.views())
+        if len(views) == 1:
+            yield views[0]
+        else:
+            shared = tuple(replace(view, findings=views[0].findings) for view in views)
+            yield replace(shared[0], docket=docket, members=shared)
+
+
+@dataclass(frozen=True, slots=True)
+class _Ground:
+    """What the views of one bench stand on."""
+
+    opening: Opening
+    zygote: Zygote
+    core: int
+    epoch_ns: int
+    trees: Trees
+    emit: Emit
+    plan: PlanCases | None
+
+
+def _view(whole: Docket, docket: Docket, ground: _Ground) -> Bench:
+    name = docket.request.attempt_id if not whole.members else f"{docket.request.attempt_id}/{docket.slot.id}"
+    planner = Content(ground.opening.seed, name, dtype=docket.dtype, elements=1, words=1)
+    if ground.plan is not None:
+        cases = ground.plan(docket, planner)
+    else:
+        cases = plan_cases(docket.slot, planner, docket.shapes, docket.reaches)
+    rig = _build_rig(docket, name, cases, ground)
+    routes = docket.candidate_routes(docket.shapes)
+    return Bench(docket, ground.opening, rig, ground.trees, routes, tuple(cases), ground.emit)
+
+
+@contextlib.contextmanager
+def _tree_store(workplace: Path | None) -> Iterator[Path]:
+    """Lend a folder for engine trees that no other attempt uses. Raises `HostError` (TREE_NOT_BUILT)."""
+    try:
+        if workplace is not None:
+            workplace.mkdir(parents=True, exist_ok=True)
+        folder = tempfile.TemporaryDirectory(dir=workplace, prefix="trees-")
+    except OSError as error:
+        raise HostError(
+            "TREE_NOT_BUILT", f"no engine tree can be built below {workplace}: {error.strerror}"
+        ) from error
+    with folder as name:
+        yield Path(name)
 
 
 def _seal(attempt_id: str, seed: bytes | None) -> Opening:
@@ -175,15 +223,14 @@ def _seal(attempt_id: str, seed: bytes | None) -> Opening:
     return Opening(time.time_ns(), environment.load_average(), seed, sealing.commitment(seed, attempt_id))
 
 
-def _build_rig(
-    docket: Docket, seed: bytes, cases: list[CorrectnessCase], zygote: Zygote, core: int, epoch_ns: int
-) -> Rig:
-    slot, dtype, arena = docket.slot, docket.dtype, docket.arena
+def _build_rig(docket: Docket, name: str, cases: list[CorrectnessCase], ground: _Ground) -> Rig:
+    slot, dtype, arena, ranks = docket.slot, docket.dtype, docket.arena, docket.world_size
     elements, words = words_needed(slot, dtype, (*docket.shapes, *(case.dimensions for case in cases)))
-    content = Content(seed, docket.request.attempt_id, dtype=dtype, elements=elements, words=words)
-    ranks = docket.world_size
+    content = Content(ground.opening.seed, name, dtype=dtype, elements=elements, words=words)
     inquirer = Inquirer(slot, dtype, content, call_deadline_ms=arena.call_deadline_ms, ranks=ranks)
-    return Rig(arena, slot, dtype, docket.shapes, zygote, content, inquirer, core, epoch_ns, ranks)
+    return Rig(
+        arena, slot, dtype, docket.shapes, ground.zygote, content, inquirer, ground.core, ground.epoch_ns, ranks
+    )
 
 
 def environment_digest(record: Environment) -> str:

@@ -34,6 +34,16 @@ class Correctness:
         return bench.receipt(self.name, self._examine)
 
     def _examine(self, bench: Bench) -> Examined:
+        for view in bench.views():
+            self._ask_all(view)
+        worst = max(check.worst_ppm for record in bench.findings.stages for check in record.checks)
+        calls = sum(len(record.checks) for record in bench.findings.stages)
+        share = f"{worst * 100 / AT_BOUND:.0f} %"
+        facts = {"cases": sum(len(view.cases) for view in bench.views()), "calls": calls, "worst_ppm": worst}
+        return Examined("passed", f"{calls} calls answered right; the worst error is {share} of its bound", facts)
+
+    def _ask_all(self, bench: Bench) -> None:
+        """Ask all cases of one slot. Raises `ArmError` for the first fault."""
         asked, first = 0, None
         while asked < len(bench.cases):
             asked, fault = _ask_from(bench, asked)
@@ -44,11 +54,6 @@ class Correctness:
             raise first
         if bench.rig.slot.collective:
             ask_in_sequence(bench)
-        worst = max(check.worst_ppm for record in bench.findings.stages for check in record.checks)
-        calls = sum(len(record.checks) for record in bench.findings.stages)
-        share = f"{worst * 100 / AT_BOUND:.0f} %"
-        facts = {"cases": len(bench.cases), "calls": calls, "worst_ppm": worst}
-        return Examined("passed", f"{calls} calls answered right; the worst error is {share} of its bound", facts)
 
 
 def _ask_from(bench: Bench, start: int) -> tuple[int, ArmError | None]:

@@ -13,14 +13,12 @@ import math
 import statistics
 from dataclasses import dataclass
 
-from qualify.measure import RoleSetup, run_launch
-from qualify.routing import route_incumbent
+from qualify.measure import run_launch
 from qualify.screens.base import Examined, ScreenReceipt
 from qualify.screens.bench import Bench
 from qualify.screens.hints import hint_for
-from qualify.subjects import CPU_ARCHITECTURE
 from scoring import sealing
-from scoring.attempt import Launch, Role
+from scoring.attempt import Launch
 from scoring.policy import POLICY
 from scoring.speed import EQUAL_PPM, Decision, SequentialTest, launch_value
 
@@ -71,14 +69,14 @@ def estimate_ppm(launches: list[Launch]) -> int:
 
 def _measure(bench: Bench, test: SequentialTest, launches: int) -> None:
     seed, attempt_id = bench.opening.seed, bench.docket.request.attempt_id
-    arena, findings, setups = bench.docket.arena, bench.findings, _setups(bench)
+    arena, findings, bouts = bench.docket.arena, bench.findings, [view.bout() for view in bench.views()]
     for index in range(launches):
         if bench.rig.now_ns() > arena.attempt_budget_seconds * 1_000_000_000:
             findings.ending = "time"
             return
         slot = sealing.candidate_slot(seed, attempt_id, index)
         first = functools.partial(sealing.candidate_first, seed, attempt_id, index)
-        launch = run_launch(bench.rig, setups, index, slot, [first(block) for block in range(arena.blocks_per_launch)])
+        launch = run_launch(bouts, index, slot, [first(block) for block in range(arena.blocks_per_launch)])
         findings.launches.append(launch)
         decision = test.add_launch(launch_value(launch), launch.candidate_slot)
         bench.emit(
@@ -93,14 +91,6 @@ def _measure(bench: Bench, test: SequentialTest, launches: int) -> None:
         if decision is not Decision.CONTINUE:
             findings.ending = "launches" if decision is Decision.EXHAUSTED else "decided"
             return
-
-
-def _setups(bench: Bench) -> dict[Role, RoleSetup]:
-    docket = bench.docket
-    baseline = route_incumbent(
-        docket.slot, docket.dtype, CPU_ARCHITECTURE, docket.shapes, docket.incumbent_report, docket.world_size
-    )
-    return {"baseline": bench.setup("baseline", baseline), "candidate": bench.setup("candidate", bench.routes)}
 
 
 def _sentence(facts: dict[str, int | str]) -> str:

@@ -26,6 +26,7 @@ from node.store.engine import Store
 from node.store.evidence_rows import BundleRow, record_bundle
 from node.store.job_rows import entries, load_job, save
 from node.store.submission_rows import Submission
+from qualify.engine_tree import EngineTree, Part
 from qualify.request import AttemptRequest
 from scoring import sealing
 from scoring.attempt import encode_attempt
@@ -75,12 +76,15 @@ class World:
         referee = FakeReferee(ARENA, gain=self.gains.get(request.candidate.content_hash, FAST), number=number)
         referee.attempt_id = request.attempt_id
         attempt = referee.measure(role=request.role, previous_attempt=request.previous_attempt)
-        incumbent = request.incumbent.content_hash if request.incumbent else "stock"
+        parts = [Part(one.target_id, one.bundle.content_hash) for one in request.stack]
+        tree = EngineTree.of(self.context.terms.catalog, parts)
+        replaced = tree.replaced(Part(request.target_id, request.candidate.content_hash))
         identity = msgspec.structs.replace(
             attempt.identity,
             content_hash=request.candidate.content_hash,
             reservation=request.reservation,
-            incumbent_digest=sha256_hex(incumbent.encode()),
+            incumbent_digest=tree.digest,
+            candidate_tree_digest=replaced.digest,
         )
         cores = (0, 1) if request.role == "primary" else (1, 0)
         environment = msgspec.structs.replace(attempt.environment, cores=cores)

@@ -10,7 +10,7 @@ import tomli
 
 from intake.content_hash import hash_tree
 from intake.report import FileEntry, IntakeReport, ResolvedVariant, encode_report
-from qualify.request import AttemptRequest, BundleRef
+from qualify.request import AttemptRequest, BundleRef, Holding
 from scoring.attempt import Reservation
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -78,6 +78,7 @@ def describe_bundle(tree: Path, report_path: Path) -> BundleRef:
                 dtypes=tuple(row.get("dtypes", ())),
                 architectures=tuple(row.get("architectures", ())),
                 metadata=metadata,
+                override_point=row.get("override_point"),
             )
         )
     content = hash_tree(tree)
@@ -115,6 +116,6 @@ def make_request(
         target_id=target_id,
         arena=arena,
         candidate=candidate,
-        incumbent=incumbent,
+        stack=() if incumbent is None else (Holding(target_id, incumbent),),
         reservation=Reservation(1, 0, "5Test"),
     )

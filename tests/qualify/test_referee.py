@@ -12,6 +12,8 @@ import torch
 
 from config.arena import load_arena
 from config.errors import ConfigurationError, HostError
+from config.target_catalog import load_catalog
+from qualify.engine_tree import EngineTree, Part
 from qualify.referee import run_attempt
 from qualify.sandbox.client import Zygote
 from scoring import sealing
@@ -146,7 +148,10 @@ def test_a_crowned_bundle_is_the_baseline(tmp_path: Path, arena: str, bundle: Wr
     candidate = describe_bundle(bundle(HONEST), tmp_path / "c.json")
     evidence = run_attempt(make_request(candidate, arena, incumbent=incumbent), lambda event: None, fork_server)
     assert evidence.incidents == ()
-    assert evidence.identity.incumbent_digest == incumbent.content_hash
+    catalog, target = load_catalog(), "activation.silu_and_mul"
+    stack = EngineTree.of(catalog, [Part(target, incumbent.content_hash)])
+    assert evidence.identity.incumbent_digest == stack.digest
+    assert evidence.identity.candidate_tree_digest == stack.replaced(Part(target, candidate.content_hash)).digest
 
 
 def test_a_broken_incumbent_is_never_the_candidates_fault(

@@ -6,10 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from config.errors import ConfigurationError
-from qualify.request import AttemptRequest, BundleRef, encode_request, read_request, stock_digest
+from qualify.request import AttemptRequest, BundleRef, Holding, encode_request, read_request
 from scoring.attempt import Reservation
 
 GOOD = AttemptRequest(
@@ -38,7 +39,7 @@ def test_a_request_survives_its_file(tmp_path: Path) -> None:
         {"role": "reproduction"},
         {"candidate": {"content_hash": "A" * 64, "bundle_dir": "/t", "report_path": "/r"}},
         {"candidate": {"content_hash": "a" * 64, "bundle_dir": "t", "report_path": "/r"}},
-        {"incumbent": {"content_hash": "a" * 64, "bundle_dir": "/t", "report_path": "r"}},
+        {"stack": [{"target_id": "t", "bundle": {"content_hash": "a" * 64, "bundle_dir": "/t", "report_path": "r"}}]},
         {"arm_cores": ["1"]},
     ],
 )
@@ -62,7 +63,10 @@ def test_a_file_that_is_no_request_is_refused(tmp_path: Path, content: bytes | N
     assert caught.value.code == "ATTEMPT_REQUEST_INVALID"
 
 
-def test_stock_has_one_identity_per_target() -> None:
-    """Attempts and crowns name the stock incumbent by a digest."""
-    assert stock_digest("norm.rmsnorm") != stock_digest("activation.silu_and_mul")
-    assert len(stock_digest("norm.rmsnorm")) == 64
+def test_the_incumbent_is_the_holder_of_the_very_target() -> None:
+    """Bundles of other targets stand in the stack and are not the incumbent."""
+    mine, other = (BundleRef(letter * 64, "/store/tree", "/store/report.json") for letter in "bc")
+    stack = (Holding("activation.silu_and_mul", other), Holding("norm.rmsnorm", mine))
+    assert GOOD.incumbent is None
+    assert msgspec.structs.replace(GOOD, stack=stack).incumbent == mine
+    assert msgspec.structs.replace(GOOD, stack=stack[:1]).incumbent is None
