@@ -39,6 +39,7 @@ _CANDIDATE: dict[str, tuple[str, str]] = {
     "load_failed": ("LOAD_FAILED", "the entry point could not be imported"),
     "signature": ("ENTRY_SIGNATURE", "the entry does not take the arguments of its slot"),
     "prepare_failed": ("PREPARE_FAILED", "`prepare` failed"),
+    "base_absent": ("OVERRIDE_BASE_ABSENT", "the base kernel of an override does not exist for this arena"),
     "never_routed": ("NEVER_ROUTED", "no variant of the bundle matches the workload"),
     "not_executed": ("NOT_EXECUTED", "the outputs do not depend on the inputs as the slot requires"),
 }

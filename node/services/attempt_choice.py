@@ -2,9 +2,9 @@
 
 Invariants
 1. Reproductions come before primaries, each in finalized order; a job whose delay is not over holds up nobody.
-2. Nothing is measured that cannot count: a copy fails, a pass against a former arena, incumbent or engine tree goes back
-   to the queue for free, and bytes that failed for the same hotkey against the same incumbent in the same arena fail again
-   without being run (a PASS is never replayed).
+2. Nothing is measured that cannot count: a copy fails, a pass against a former arena, incumbent or engine tree goes
+   back to the queue for free, and bytes that failed for the same hotkey against the same incumbent in the same arena
+   fail again without being run (a PASS is never replayed).
 3. A target that the arena does not measure is no fault of the miner: its jobs are parked until that changes.
 4. Choosing, claiming the job and recording the attempt are one transaction.
 """

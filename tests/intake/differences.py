@@ -76,6 +76,7 @@ RESOLUTION = {
     "override_unknown_point": "override point and base kernel are checked against the catalog",
     "override_on_silu": "the catalog allows overrides only where a slot has a point",
     "base_kernel_only": "the catalog allows overrides only where a slot has a point",
+    "override_on_moe": "the torch form that an override requires is looked for at intake",
     "cuda_with_builder": "the header beside the declared source is declared by nobody",
     "dep_patch_outside_glob": "where a patch may go is decided at intake",
 }

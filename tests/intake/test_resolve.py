@@ -85,18 +85,28 @@ MOE = '[[ops]]\nslot = "moe.fused_experts"\nsource = "kernels/kernel.py"\nentry 
 GEMM = 'base_kernel = "nvfp4_moe_megakernel"\noverride_point = "gemm1_epilogue"\n'
 
 
+REFERENCE = b"def silu_and_mul_ref(gate, up):\n    return gate * up\n"
+
+
 @pytest.mark.parametrize(
     ("row", "codes"),
     [
-        (MOE + GEMM, ["FEATURE_NOT_SERVED"]),
-        (MOE + 'base_kernel = "nvfp4_moe_megakernel"\n', ["OVERRIDE_POINT", "FEATURE_NOT_SERVED"]),
-        (MOE + GEMM.replace("nvfp4", "fp8"), ["OVERRIDE_POINT", "FEATURE_NOT_SERVED"]),
-        (MOE + GEMM + 'prepare = "silu_and_mul"\n', ["OVERRIDE_POINT", "FEATURE_NOT_SERVED"]),
+        (MOE + GEMM, ["ENTRY_NOT_DEFINED"]),
+        (MOE + 'base_kernel = "nvfp4_moe_megakernel"\n', ["OVERRIDE_POINT"]),
+        (MOE + GEMM.replace("nvfp4", "fp8"), ["OVERRIDE_POINT", "ENTRY_NOT_DEFINED"]),
+        (MOE + GEMM + 'prepare = "silu_and_mul"\n', ["OVERRIDE_POINT", "ENTRY_NOT_DEFINED"]),
     ],
 )
 def test_override_points_are_those_of_the_catalog(row: str, codes: list[str]) -> None:
-    """Point, base kernel and slot stand together in the catalog, and such a row has no load-time half."""
+    """Point, base kernel and slot stand together in the catalog; such a row has a torch form and no load-time half."""
     assert [item.code for item in refusal(row).findings] == codes
+
+
+def test_an_override_needs_its_torch_form_only() -> None:
+    """The device function may be absent; the report says which point the row fills."""
+    files = bundle(**{"manifest.toml": (HEAD + MOE + GEMM).encode(), "kernels/kernel.py": REFERENCE})
+    (variant,) = screen_files(files).report.variants
+    assert (variant.override_point, variant.prepare) == ("gemm1_epilogue", None)
 
 
 def test_every_feature_that_is_not_allowed_is_named() -> None:

@@ -1,0 +1,124 @@
+"""Override points: a torch function of a bundle in the dense form of a kernel of ours, on a CPU."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from config.target_catalog import load_catalog
+from qualify.override import PROVENANCE, base_absent, compose, find_point, prepare_dense
+from qualify.slots.registry import find_slot
+
+GOLDEN = json.loads((Path(__file__).parent / "golden" / "slot_vectors.json").read_text())
+CASES = {case["name"]: case for case in GOLDEN["override_cases"]}
+SLOT, POINT = "moe.fused_experts", "gemm1_epilogue"
+
+
+def silu(gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
+    """Return the default activation."""
+    return torch.nn.functional.silu(gate) * up
+
+
+def clamped(gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
+    """Return the clamped activation of one model profile."""
+    low, high = gate.clamp(max=7.0), up.clamp(-7.0, 7.0)
+    return low * torch.sigmoid(1.702 * low) * (high + 1.0)
+
+
+def loader(**known: Callable[..., Any]) -> Callable[[str], Callable[..., Any] | None]:
+    """Return a loader that knows these names."""
+    return known.get
+
+
+def golden_inputs() -> dict[str, torch.Tensor]:
+    """Return the inputs of the recorded call of the slot."""
+    (case,) = [case for case in GOLDEN["reference_cases"] if case["case"] == SLOT]
+    dtypes = {"float32": torch.float32, "int32": torch.int32}
+    return {
+        name: torch.tensor(value["data"]).reshape(value["shape"]).to(dtypes[value["dtype"]])
+        for name, value in case["inputs"].items()
+    }
+
+
+def run(reference: Callable[..., Any], inputs: dict[str, torch.Tensor], prepared: object = None) -> torch.Tensor:
+    """Compose `reference` into the slot's call and return its output."""
+    entry, prepare = compose(SLOT, POINT, "act", loader(act_ref=reference))
+    state = prepare(inputs["w13"], inputs["w2"]) if prepared is None else prepared
+    out = torch.full_like(inputs["x"], float("nan"))
+    result = entry(inputs["x"], inputs["topk_ids"], inputs["topk_weights"], state, out)
+    assert result is out
+    return out
+
+
+def test_the_golden_dense_case() -> None:
+    """Output, returned tensor and prepared layout are the recorded ones."""
+    value, inputs = CASES["dense_silu_activation"]["value"], golden_inputs()
+    out = run(silu, inputs)
+    expected = torch.tensor(value["out"]["data"]).reshape(value["out"]["shape"])
+    torch.testing.assert_close(out, expected, atol=1e-6, rtol=1e-6)
+    prepared = prepare_dense(inputs["w13"], inputs["w2"])
+    assert (sorted(prepared), prepared["fmt"], prepared["inter"]) == (
+        value["prepared_keys"],
+        value["fmt"],
+        value["inter"],
+    )
+
+
+def test_the_golden_refusals() -> None:
+    """Unknown points name the known ones; the torch form is required, the device form is not; the callable says what
+    it is."""
+    assert CASES["wrong_slot"]["result"] == "KeyError"
+    for slot, point in (("activation.silu_and_mul", POINT), (SLOT, "gemm2_epilogue")):
+        with pytest.raises(KeyError, match="moe.fused_experts/gemm1_epilogue"):
+            find_point(slot, point)
+    with pytest.raises(ValueError, match="act_ref"):
+        compose(SLOT, POINT, "act", loader(act=silu))
+    entry, _ = compose(SLOT, POINT, "act", loader(act_ref=silu))
+    assert getattr(entry, PROVENANCE) == CASES["provenance_attr"]["value"]
+    for name, prepared in (("non_dict_prepared", object()), ("missing_fmt", {"w13": 1}), ("", {"fmt": "nvfp4"})):
+        assert not name or CASES[name]["result"] == "NotImplementedError"
+        with pytest.raises(NotImplementedError, match="device form"):
+            run(silu, golden_inputs(), prepared)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+def test_the_dense_path_is_the_slots_reference(dtype: str) -> None:
+    """With the default activation the composed call is inside the slot's own tolerance of the float64 reference, and
+    the activation is called with gate and up alone."""
+    generator = torch.Generator().manual_seed(1)
+    kind = getattr(torch, dtype)
+    shapes = {"x": (9, 32), "w13": (4, 48, 32), "w2": (4, 32, 24)}
+    inputs = {name: (torch.randn(shape, generator=generator) * 0.2).to(kind) for name, shape in shapes.items()}
+    inputs["topk_ids"] = torch.randint(0, 4, (9, 2), generator=generator, dtype=torch.int32)
+    inputs["topk_weights"] = torch.rand(9, 2, generator=generator) + 0.25
+    seen: list[int] = []
+
+    def counted(*halves: torch.Tensor) -> torch.Tensor:
+        seen.append(len(halves))
+        return silu(*halves)
+
+    out = run(counted, inputs)
+    slot = find_slot(SLOT)
+    expected = slot.reference(inputs, {}, torch.float64)["out"]
+    exact = 1e-6 if dtype == "float32" else 1e-2
+    torch.testing.assert_close(out.float(), expected, atol=exact, rtol=exact)
+    assert set(seen) == {2}
+
+
+def test_another_activation_is_really_used() -> None:
+    """The hole is filled by what the bundle brings."""
+    inputs = golden_inputs()
+    assert not torch.equal(run(clamped, inputs), run(silu, inputs))
+
+
+def test_the_registry_here_and_the_catalog_agree() -> None:
+    """Every point of the catalog composes, and none can be measured with devices yet."""
+    for one in load_catalog().override_points:
+        assert find_point(one.slot, one.point) == one
+        assert base_absent(one.slot, one.point, "cpu") == ""
+        assert one.base_kernel in base_absent(one.slot, one.point, "gpu")
