@@ -190,7 +190,7 @@ class Inquirer:
         memory.write_filler(places, self._content, draws.generator(self._content, "filler"))
         guards = memory.guards(places)
         self.empty_caches()
-        elapsed = arm.call(self._deadline_ms) + overtime_ns(placing, question)
+        elapsed = arm.call(self._deadline_ms) + overtime_ns(placing, question, self._ranks)
         digest = memory.fingerprint(places, self._content)
         worst = self._judge(arm, places, question)
         self.look_again(arm)
@@ -242,14 +242,14 @@ class Inquirer:
         return shape
 
 
-def overtime_ns(placing: int, question: Question) -> int:
-    """Return how much of the time that placing a call took is charged to the call, in ns.
+def overtime_ns(placing: int, question: Question, ranks: int = 1) -> int:
+    """Return how much of the time that placing a call took is charged to the call, in ns. Ranks place in turn.
 
     Placing is not timed because it depends on nothing in the call. An arm that works there all the same, to prepare
     what it can or to keep its core at a high frequency, pays for it.
     """
     size = sum(tensor.nbytes for tensor in (*question.inputs.values(), *question.answers.values()))
-    return max(0, placing - _PLACING_NS - _PLACING_PAGE_NS * (size // PAGE))
+    return max(0, placing - ranks * (_PLACING_NS + _PLACING_PAGE_NS * (size // PAGE)))
 
 
 def eviction_bytes() -> int:
