@@ -118,7 +118,8 @@ def materialise(tree: EngineTree, bundles: Mapping[str, str], store: Path) -> Pa
             os.rename(built, place)
         except OSError as error:
             if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
-                raise  # else another process was as fast, and its bytes are the same
+                raise
+            check_tree(tree, place)  # another process was as fast
         finally:
             if built.exists():
                 discard(built)
@@ -126,7 +127,6 @@ def materialise(tree: EngineTree, bundles: Mapping[str, str], store: Path) -> Pa
         raise HostError(
             "TREE_NOT_BUILT", f"the engine tree {tree.digest} cannot be written below {store}: {error.strerror}"
         ) from error
-    check_tree(tree, place)
     return place
 
 
@@ -157,7 +157,7 @@ def discard(place: Path) -> None:
 
 def _write(tree: EngineTree, bundles: Mapping[str, str], built: Path) -> None:
     for part in tree.parts:
-        _copy_bundle(Path(bundles[part.content_hash]), built / package_of(part.content_hash))
+        _copy_bundle(part.content_hash, Path(bundles[part.content_hash]), built / package_of(part.content_hash))
     (built / DOCUMENT).write_bytes(canonical_json(tree.document()))
     for folder_name, _, files in os.walk(built, topdown=False):
         for name in files:
@@ -165,17 +165,19 @@ def _write(tree: EngineTree, bundles: Mapping[str, str], built: Path) -> None:
         _seal(folder_name, 0o555)
 
 
-def _copy_bundle(source: Path, folder: Path) -> None:
-    """Copy what the content hash of a bundle covers, and nothing else."""
+def _copy_bundle(content_hash: str, source: Path, folder: Path) -> None:
+    """Copy what the content hash of a bundle covers, and nothing else; what is hashed is the copy."""
     folder.mkdir()
     try:
-        files = hash_tree(source).files
+        for file in hash_tree(source).files:
+            target = folder / file.path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            _clone(source / file.path, target)
+        seen = hash_tree(folder).hex
     except IntakeError as error:
         raise HostError("BUNDLE_UNUSABLE", f"the published bundle {source} is damaged: {error.message}") from error
-    for file in files:
-        target = folder / file.path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        _clone(source / file.path, target)
+    if seen != content_hash:
+        raise HostError("BUNDLE_UNUSABLE", f"the published bundle {source} hashes to {seen}, not to its name")
 
 
 def _clone(source: Path, target: Path) -> None:
