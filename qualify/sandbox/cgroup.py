@@ -3,6 +3,7 @@
 Invariants
 1. Absence is normal: `find_parent` returns None and the run reports no "cgroup" layer. Only the GPU profile refuses.
 2. A leaf holds one run and is removed with it; what is left in it is killed first.
+   A child is born in it where the kernel can do that: moving one waits for all processors, some ten milliseconds.
 3. Leaves are named after their fork server. Those of one that is gone are removed when the next one starts.
 """
 
@@ -12,6 +13,7 @@ import os
 import time
 from dataclasses import dataclass
 
+from qualify.sandbox import syscalls
 from qualify.sandbox.layers import layer
 from qualify.sandbox.policy import SandboxPolicy
 
@@ -27,10 +29,21 @@ class Leaf:
 
     path: str
 
+    def fork(self) -> int:
+        """Fork a child that is born in here; return what fork does. Where that is impossible the child is outside."""
+        folder = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            return syscalls.fork_into_cgroup(folder)
+        except OSError:  # an older kernel, or a container that forbids the call
+            return os.fork()
+        finally:
+            os.close(folder)
+
     def join(self) -> None:
-        """Move the calling process in. Raises `LayerMissing("cgroup")`."""
-        with layer("cgroup"):
-            _write(self.path, "cgroup.procs", "0")
+        """Move the calling process in, unless it is here already. Raises `LayerMissing("cgroup")`."""
+        if not self.holds(os.getpid()):
+            with layer("cgroup"):
+                _write(self.path, "cgroup.procs", "0")
 
     def holds(self, pid: int) -> bool:
         """Say whether the process is in here."""

@@ -138,7 +138,7 @@ class ForkServer:
             leaf=leaf,
             outside_root=self._outside_root,
         )
-        pid = os.fork()
+        pid = os.fork() if leaf is None else leaf.fork()
         if pid == 0:
             (tool_stage.run_tool if plan.command else run_child)(plan)
         return pid

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import functools
 import struct
 from collections.abc import Sequence
 from enum import StrEnum
@@ -121,6 +122,7 @@ class FilterProfile(StrEnum):
 _ADDED: dict[FilterProfile, dict[str, int]] = {FilterProfile.CPU: {}, FilterProfile.GPU: GPU, FilterProfile.TOOL: TOOL}
 
 
+@functools.cache  # the fork server builds them once; a child only installs its copy
 def build_filter(own_pid: int, profile: FilterProfile = FilterProfile.CPU) -> bytes:
     """Return the filter program for a process whose pid, seen from inside, is `own_pid` (0: one of many tools)."""
     added = _ADDED[profile]

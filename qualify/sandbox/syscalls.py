@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
+import signal
 import struct
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -19,7 +20,15 @@ _libc.mount.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p, ctype
 _libc.umount2.argtypes = [ctypes.c_char_p, ctypes.c_int]
 _libc.sethostname.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
 
+# The same library, called with the interpreter's lock held: a fork in between must find it where it was.
+_libc_in_lock = ctypes.PyDLL(None, use_errno=True)
+_libc_in_lock.syscall.restype = ctypes.c_long
+_libc_in_lock.syscall.argtypes = [ctypes.c_long, ctypes.c_void_p, ctypes.c_size_t]
+_CLONE_ARGUMENTS = struct.Struct("11Q")
+_CLONE_INTO_CGROUP = 1 << 33
+
 NUMBERS = {
+    "clone3": 435,
     "pivot_root": 155,
     "capset": 126,
     "unshare": 272,
@@ -73,6 +82,30 @@ def syscall(number: int, *arguments: int | bytes) -> int:
     """Make a raw system call; integers are passed as longs, bytes as pointers to their contents."""
     converted = [ctypes.c_long(value) if isinstance(value, int) else ctypes.c_char_p(value) for value in arguments]
     return _checked(_libc.syscall(ctypes.c_long(number), *converted))
+
+
+def fork_into_cgroup(folder: int) -> int:
+    """Fork like `os.fork`, the child being born in the cgroup v2 whose folder is open as `folder`.
+
+    The C library does not take part: in the child its idea of the thread's number is stale until it forks itself, and
+    handlers of `pthread_atfork` do not run. So this process must have one thread, and the child should do little before
+    its next fork. Raises `OSError`.
+    """
+    arguments = bytearray(_CLONE_ARGUMENTS.size)
+    _CLONE_ARGUMENTS.pack_into(arguments, 0, _CLONE_INTO_CGROUP, 0, 0, 0, signal.SIGCHLD, 0, 0, 0, 0, 0, folder)
+    block = (ctypes.c_char * len(arguments)).from_buffer(arguments)
+    python = ctypes.pythonapi
+    python.PyOS_BeforeFork()
+    try:
+        pid = int(_libc_in_lock.syscall(NUMBERS["clone3"], ctypes.addressof(block), len(arguments)))
+    except BaseException:
+        python.PyOS_AfterFork_Parent()
+        raise
+    if pid == 0:
+        python.PyOS_AfterFork_Child()
+    else:
+        python.PyOS_AfterFork_Parent()
+    return _checked(pid)
 
 
 def prctl(operation: int, argument2: int = 0, argument3: int = 0) -> int:

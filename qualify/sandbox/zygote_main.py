@@ -23,7 +23,9 @@ from qualify.sandbox.entries import ENTRIES
 from qualify.sandbox.fork_server import ForkServer
 from qualify.sandbox.layers import LayerMissing
 from qualify.sandbox.root_filesystem import automatic_roots
+from qualify.sandbox.seccomp import FilterProfile, build_filter
 from qualify.sandbox.stage import BASE_ENVIRONMENT
+from qualify.sandbox.verify import CHILD_PID
 from qualify.sandbox.wire import Started, StartFailed, ZygoteConfig, send
 
 
@@ -58,6 +60,8 @@ def _prepare(config: ZygoteConfig, control: socket.socket, client_pidfd: int) ->
     for module in config.preload:
         importlib.import_module(module)
     roots = automatic_roots(config.project_root)
+    for profile in FilterProfile:
+        build_filter(CHILD_PID, profile)
     gc.collect()
     gc.freeze()  # children share these pages: a collection in a child must not touch and so copy them
     entries = {**ENTRIES, **config.entries}

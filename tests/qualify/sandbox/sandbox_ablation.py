@@ -40,7 +40,6 @@ def configurations(*, as_root: bool, cgroup: bool) -> list[tuple[str, ...]]:
     alone = [(name,) for name in names]
     together = [(name, *FRONT) for name in names if name not in FRONT]
     deep: list[tuple[str, ...]] = [("uid", "mount", *FRONT)] if as_root else []
-    deep += [("rlimits", "cgroup", *FRONT)] if cgroup else []
     return [(), *alone, FRONT, *together, *deep]
 
 

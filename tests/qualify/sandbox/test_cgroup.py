@@ -58,6 +58,42 @@ def test_an_ordinary_user_gets_leaves_in_a_delegated_subtree() -> None:
     _assert_counted(answer["results"])
 
 
+def _cgroup2_folder() -> Path | None:
+    own = cgroup._own_folder()
+    return Path(own[1]) if own is not None and os.access(own[1], os.W_OK) and os.geteuid() == 0 else None
+
+
+@pytest.mark.skipif(_cgroup2_folder() is None, reason="no cgroup v2 folder is writable here")
+def test_a_child_can_be_born_in_a_leaf() -> None:
+    """A forked child is in the leaf from its first moment, forks on, starts threads and is reaped like any other."""
+    folder = _cgroup2_folder()
+    assert folder is not None
+    leaf = folder / f"born-{os.getpid()}"
+    leaf.mkdir()
+    program = (
+        "import os, sys, threading\n"
+        "from qualify.sandbox.cgroup import Leaf\n"
+        "pid = Leaf(sys.argv[1]).fork()\n"
+        "if pid == 0:\n"
+        "    inside = Leaf(sys.argv[1]).holds(os.getpid())\n"
+        "    inner = os.fork()\n"
+        "    if inner == 0:\n"
+        "        thread = threading.Thread(target=int)\n"
+        "        thread.start()\n"
+        "        thread.join()\n"
+        "        os._exit(5)\n"
+        "    os._exit(os.waitstatus_to_exitcode(os.waitpid(inner, 0)[1]) + inside)\n"
+        "sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))\n"
+    )
+    environment = {"PYTHONPATH": str(sandbox_battery.ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
+    try:
+        command = [sys.executable, "-c", program, str(leaf)]
+        done = subprocess.run(command, env=environment, cwd="/", capture_output=True, text=True, timeout=60)
+        assert (done.returncode, done.stderr) == (6, "")
+    finally:
+        leaf.rmdir()
+
+
 @without_subtree
 def test_leaves_of_a_dead_fork_server_are_swept(tmp_path: Path) -> None:
     """A leaf whose fork server is gone disappears when the next one starts; a living one's stays."""

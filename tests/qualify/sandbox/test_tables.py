@@ -163,6 +163,7 @@ def test_a_leaf_carries_the_policy_s_limits(tmp_path: Path) -> None:
     assert (folder / "memory.max").read_text() == str(65 << 20)
     assert (folder / "pids.max").read_text() == "34"
     assert (folder / "memory.oom.group").read_text() == "1"
+    (folder / "cgroup.procs").write_text("")
     leaf.join()
     assert (folder / "cgroup.procs").read_text() == "0"
     assert not leaf.killed_for_memory()
