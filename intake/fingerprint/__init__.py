@@ -1,10 +1,10 @@
 """A digest of what an implementation computes, blind to how it is written down.
 
 Invariants
-1. The digest is taken over what an entry reaches, and over what runs when its files are imported. Formatting, comments, docstrings, annotations, noise, dead code,
-   unreached definitions, the order of definitions, file names and the split into files do not change it; nor do names
-   of locals, parameters, helpers and the entry, nor other spellings of the same constant or the same statement
-   (`intake.fingerprint.body`, `rewrite`, `folding`).
+1. The digest is taken over what an entry reaches, and over what runs when its files are imported. Formatting, comments,
+   docstrings, annotations, noise, dead code, unreached definitions, the order of definitions, file names and the split
+   into files do not change it; nor do names of locals, parameters, helpers and the entry, nor other spellings of the
+   same constant or the same statement (`intake.fingerprint.body`, `rewrite`, `folding`).
 2. Constants, operators, attributes, control flow and calls do count: different work gives a different digest.
 3. CUDA sources and dependency patches count as `intake.payload` says, each unit and each patched file as a piece of its
    own. Where they do the work (they outweigh the Python, and no kernel is written in Python), the Python around them is

@@ -17,16 +17,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import ClassVar
 
 from intake.fingerprint.folding import MISSING, constant_token, is_number
-from intake.fingerprint.names import Definition, Module, Names
+from intake.fingerprint.names import Definition, Meaning, Module, Names
 from intake.fingerprint.reading import Constants, Reading
 from intake.fingerprint.rewrite import Frame, absorbs, is_dead, live_statements
-from intake.fingerprint.usage import CLASS, parameters
-from intake.syntax import dotted_name
+from intake.fingerprint.usage import CLASS, imported, parameters
+from intake.syntax import dotted_name, walk
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _DROPPED = frozenset({"annotation", "returns", "type_comment", "ctx", "kind", "type_params", "type_ignores", "simple"})
 _BLOCKS = frozenset({"body", "orelse", "finalbody"})
 _KERNELS = frozenset({"x:triton.jit"})
+_TUNERS = frozenset({"x:triton.autotune", "x:triton.heuristics"})  # they name parameters in texts
 _FLIPPED: dict[type, str] = {ast.Gt: "Lt", ast.GtE: "LtE"}
 _FIELDS: dict[type, tuple[str, ...]] = {}
 
@@ -41,6 +42,9 @@ class Body(Reading):
         self._own_numbers: dict[str, str] = {}
         self._count = 0
         self._emit = self.tokens.append
+        self._texts: Mapping[str, int] = {}  # texts that name a parameter here, with its place
+        self.guarded = 0  # `try` statements around what is written
+        self._launched: dict[str, int] | None = None
 
     @property
     def line(self) -> int:
@@ -111,15 +115,38 @@ class Body(Reading):
         self._statements(body, is_straight=False)
         self._statements(orelse, is_straight=False)
 
+    def _try(self, node: ast.Try | ast.TryStar) -> None:
+        self._emit(type(node).__name__)
+        self.guarded += 1
+        self._statements(node.body, is_straight=False)
+        self.guarded -= 1
+        self._list(node.handlers)
+        self._statements(node.orelse, is_straight=False)
+        self._statements(node.finalbody, is_straight=False)
+
     def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         self._emit(type(node).__name__)
         start = len(self.tokens)
         self._name_of(node)
-        self._list(node.decorator_list)
+        self._decorators(node)
         is_kernel = self._frames[-1].is_kernel or any(token in _KERNELS for token in self.tokens[start:])
         self._open(node, node.args, is_kernel=is_kernel)
         self._statements(node.body, is_straight=True)
         self._frames.pop()
+
+    def _decorators(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        """Write the decorators of a function; texts by which a tuner names its parameters read like these."""
+        self._emit(f"*{len(node.decorator_list)}")
+        names = parameters(node.args)
+        for decorator in node.decorator_list:
+            is_tuner = isinstance(decorator, ast.Call) and self.meaning_of(decorator.func) in _TUNERS
+            start = len(self.tokens)
+            self._texts = {name: place for place, name in enumerate(names)} if is_tuner else {}
+            self._node(decorator)
+            self._texts = {}
+            said = {token for name in names for token in (f"k:{name}", constant_token(name))}
+            if is_tuner and any(token in said or _may_name(token) for token in self.tokens[start:]):
+                self._emit(f"named:{','.join(names)}")
 
     def _lambda(self, node: ast.Lambda) -> None:
         self._emit("Lambda")
@@ -130,11 +157,14 @@ class Body(Reading):
     def _open(self, node: ast.AST, arguments: ast.arguments, *, is_kernel: bool) -> None:
         plain, keyword = len(arguments.posonlyargs) + len(arguments.args), len(arguments.kwonlyargs)
         rest = f"{arguments.vararg is not None:d}{arguments.kwarg is not None:d}"
-        self._emit(f"args:{plain}:{keyword}:{rest}")
+        usage = self._analysis.scopes[id(node)]
+        self._emit(f"args:{plain}:{keyword}:{rest}:{usage.is_generator:d}")
+        if is_kernel:
+            self._emit(f"constant:{','.join(map(str, _constant_parameters(arguments)))}")
         self._list(arguments.defaults)
         for default in arguments.kw_defaults:
             self._optional(default)
-        self._frames.append(Frame(self._analysis.scopes[id(node)], is_kernel=is_kernel))
+        self._frames.append(Frame(usage, is_kernel=is_kernel))
         for name in parameters(arguments):
             self._local(self._frames[-1], name)
             self._frames[-1].started[name] = 1
@@ -144,6 +174,10 @@ class Body(Reading):
         self._name_of(node)
         self._list(node.decorator_list)
         self._arguments(node.bases, node.keywords, {})
+        if node.decorator_list or node.bases or node.keywords:
+            # Whoever reads the class may make fields of what is annotated, in this order.
+            fields = [item.target.id for item in node.body if _is_field(item)]  # type: ignore[attr-defined]
+            self._emit(f"fields:{','.join(fields)}")
         self._frames.append(Frame(self._analysis.scopes[id(node)]))
         self._statements(node.body, is_straight=False)
         self._frames.pop()
@@ -194,10 +228,44 @@ class Body(Reading):
             self._node(node)
 
     def _nothing(self, node: ast.AST) -> None:
-        """Write nothing: imports, and declarations of scope, show in what names mean."""
+        """Write nothing: declarations of scope show in what names mean."""
+
+    def _import(self, node: ast.Import | ast.ImportFrom) -> None:
+        """Write the names that are bound elsewhere, too; what others mean shows where they are used."""
+        for name, dotted in imported(node):
+            if self.is_choice(name):
+                meaning = self._names.resolve_import(self._path, dotted, [])
+                self._emit("Import")
+                self._emit(self._bound(name))
+                self._emit(self._reference(meaning))
 
     def _constant(self, node: ast.Constant) -> None:
-        self._emit(constant_token(node.value))
+        self._emit(self._text(node, self._texts))
+
+    @staticmethod
+    def _text(node: ast.Constant, named: Mapping[str, int]) -> str:
+        place = named.get(node.value) if isinstance(node.value, str) else None
+        return constant_token(node.value) if place is None else f"p{place}"
+
+    def _subscript(self, node: ast.Subscript) -> None:
+        """Write `a[b]`; the texts by which a grid asks for arguments of its kernel read like parameters."""
+        self._emit("Subscript")
+        self._node(node.value)
+        if isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str):
+            self._emit(self._text(node.slice, self._texts or self._launches()))
+        else:
+            self._node(node.slice)
+
+    def _launches(self) -> dict[str, int]:
+        """Return the places of the parameters of all kernels that this statement launches, where they agree."""
+        if self._launched is None:
+            found: dict[str, set[int]] = {}
+            for node in walk(self._statement):
+                if isinstance(node, ast.Call) and isinstance(node.func, ast.Subscript):
+                    for name, place in self._parameters_of(node.func).items():
+                        found.setdefault(name, set()).add(place)
+            self._launched = {name: next(iter(places)) for name, places in found.items() if len(places) == 1}
+        return self._launched
 
     def _name(self, node: ast.Name) -> None:
         self._named(node.id, [])
@@ -252,8 +320,12 @@ class Body(Reading):
             value = self._constants.of(meaning, self._depth) if not attributes else MISSING
             if value is not MISSING:
                 return constant_token(value)
-            meaning = f"g{self.references.setdefault(meaning, len(self.references))}"
-        return ".".join(["module" if isinstance(meaning, Module) else meaning, *attributes])
+        return ".".join([self._reference(meaning), *attributes])
+
+    def _reference(self, meaning: Meaning) -> str:
+        if isinstance(meaning, Definition):
+            return f"g{self.references.setdefault(meaning, len(self.references))}"
+        return "module" if isinstance(meaning, Module) else meaning
 
     def _local(self, frame: Frame, name: str) -> str:
         if frame.usage.kind == CLASS:
@@ -285,7 +357,10 @@ class Body(Reading):
         self._emit("Call")
         self._node(node.func)
         is_plain = node.keywords and not any(isinstance(item, ast.Starred) for item in node.args)
-        self._arguments(node.args, node.keywords, self._parameters_of(node.func) if is_plain else {})
+        places = self._parameters_of(node.func) if is_plain else {}
+        if places and any(item.arg is None for item in node.keywords):
+            self._emit(f"named:{','.join(places)}")  # what is unpacked names them
+        self._arguments(node.args, node.keywords, places)
 
     def _parameters_of(self, callee: ast.AST) -> dict[str, int]:
         """Return the places of a callee's parameters, whose names are free to change; {} when it is not known."""
@@ -311,7 +386,7 @@ class Body(Reading):
     def _dict(self, node: ast.Dict) -> None:
         items = list(zip(node.keys, node.values, strict=True))
         if all(isinstance(key, ast.Constant) and self.is_pure(value) for key, value in items):
-            tokens = [constant_token(key.value) if isinstance(key, ast.Constant) else "" for key, _ in items]
+            tokens = [self._text(key, self._texts) if isinstance(key, ast.Constant) else "" for key, _ in items]
             if len(set(tokens)) == len(tokens):
                 items = [item for _, item in sorted(zip(tokens, items, strict=True), key=lambda pair: pair[0])]
         self._emit(f"Dict:{len(items)}")
@@ -364,14 +439,40 @@ class Body(Reading):
         **dict.fromkeys((ast.Attribute, ast.Call), _chain),
         ast.Name: _name,
         **dict.fromkeys((ast.FunctionDef, ast.AsyncFunctionDef), _function),
-        **dict.fromkeys((ast.Import, ast.ImportFrom, ast.Global, ast.Nonlocal), _nothing),
+        **dict.fromkeys((ast.Global, ast.Nonlocal), _nothing),
+        **dict.fromkeys((ast.Import, ast.ImportFrom), _import),
         **dict.fromkeys((ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp), _comprehension),
         **dict.fromkeys((ast.BinOp, ast.UnaryOp, ast.Compare, ast.JoinedStr), _computed),
+        **dict.fromkeys((ast.Try, ast.TryStar), _try),
         ast.Constant: _constant,
+        ast.Subscript: _subscript,
         ast.Lambda: _lambda,
         ast.ClassDef: _class,
         ast.Dict: _dict,
     }
+
+
+def _may_name(token: str) -> bool:
+    """Say whether a token stands for texts that cannot be read here: another definition, or one put together."""
+    return token == "JoinedStr" or (token[0] == "g" and token[1:2].isdigit())
+
+
+def _is_field(node: ast.stmt) -> bool:
+    return isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+
+
+def _constant_parameters(arguments: ast.arguments) -> list[int]:
+    """Return the places of a kernel's parameters that its language takes as constants, by their annotation."""
+    items = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+    return [place for place, item in enumerate(items) if _last_name(item.annotation).lower() == "constexpr"]
+
+
+def _last_name(node: ast.AST | None) -> str:
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    if isinstance(node, ast.Constant):
+        return str(node.value).rpartition(".")[2].partition("[")[0]
+    return str(getattr(node, "attr", "") or getattr(node, "id", ""))
 
 
 def _ordered_methods(body: list[ast.stmt]) -> list[ast.stmt]:

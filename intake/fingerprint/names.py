@@ -6,6 +6,9 @@ Invariants
 2. A name means a definition of the bundle, a module of the bundle, or the full path of something outside it; through
    how many imports and aliases it is reached does not matter.
 3. A top-level name that is bound once, to a constant, and that nothing rebinds, stands for that constant.
+4. A name that is imported from one place only means what is there. One that has several origins is a definition of its
+   own, of which each import is a part.
+5. Whatever runs when a file is imported belongs to that file, and all files that it imports run with it.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from intake.closure import LocalModules
+from intake.fingerprint.effects import Importing
 from intake.fingerprint.usage import imported
 from intake.syntax import children
 
@@ -48,39 +52,60 @@ class File:
     def __init__(self, tree: ast.Module) -> None:
         self.defined: dict[str, list[int]] = {}
         self.bound: dict[int, dict[str, int]] = {}  # statement -> the names it binds, with their places
-        self.effects: list[int] = []
+        self.effects: list[int] = []  # statements that do something when the file is imported, in order
         self.imports: dict[str, str] = {}
-        self.imported: set[str] = set()  # the first parts of all imported names, also inside functions
+        self.imported: dict[str, None] = {}  # the dotted paths of all imports, also inside functions, in order
         self.rebound: set[str] = set()  # names that a function or another module may bind anew
+        self._origins: dict[str, dict[str, None]] = {}  # name -> the dotted paths it is imported from
+        self._importing: dict[str, list[int]] = {}  # name -> the statements that import it
         for place, statement in enumerate(tree.body):
             self._take(place, statement)
+        self._settle_imports()
+        importing = Importing(self.imports, self.defined)
+        for place, statement in enumerate(tree.body):
+            names = self.bound.get(place)
+            if names is not None and not isinstance(statement, _IMPORTS) and (not names or importing.acts(statement)):
+                self.effects.append(place)
 
     def _take(self, place: int, statement: ast.stmt) -> None:
-        self._note_statements(statement)
+        self._note_statements(place, statement)
         if isinstance(statement, _IMPORTS) or is_noise(statement):
             return
         names = _bound_by(statement)
         self.bound[place] = names
-        if not names:
-            self.effects.append(place)
         for name in names:
             self.defined.setdefault(name, []).append(place)
 
-    def _note_statements(self, statement: ast.stmt) -> None:
+    def _settle_imports(self) -> None:
+        """Make a definition of every name that an import binds and something else binds, too."""
+        for name, dotted in self._origins.items():
+            if len(dotted) == 1 and name not in self.defined:
+                self.imports[name] = next(iter(dotted))
+                continue
+            places = self.defined.setdefault(name, [])
+            for place in self._importing[name]:
+                names = self.bound.setdefault(place, {})
+                names.setdefault(name, len(names))
+                if place not in places:
+                    places.append(place)
+            places.sort()
+
+    def _note_statements(self, place: int, statement: ast.stmt) -> None:
         pending: list[tuple[ast.AST, bool]] = [(statement, True)]
         while pending:
             node, is_top = pending.pop()
             if isinstance(node, _IMPORTS):
-                for name, dotted in imported(node):
-                    self.imported.add(dotted.partition(".")[0])
-                    if is_top:
-                        self.imports[name] = min(dotted, self.imports.get(name, dotted))
+                self.imported.update(dict.fromkeys(_dotted(node)))
+                if is_top:
+                    for name, dotted in imported(node):
+                        self._origins.setdefault(name, {})[dotted] = None
+                        self._importing.setdefault(name, []).append(place)
             elif isinstance(node, ast.Global):
                 self.rebound |= set(node.names)
             elif isinstance(node, ast.Assign):
                 self.rebound |= {target.attr for target in node.targets if isinstance(target, ast.Attribute)}
             is_top = is_top and not isinstance(node, (*_FUNCTIONS, ast.ClassDef))
-            pending += [(item, is_top) for item in _statements_in(node)]
+            pending += reversed([(item, is_top) for item in _statements_in(node)])
 
 
 class Names:
@@ -109,6 +134,17 @@ class Names:
         """Return the statements that bind a top-level name."""
         body = self._trees(definition.path).body
         return [body[place] for place in self.file(definition.path).defined[definition.name]]
+
+    def files_imported(self, path: str) -> list[str]:
+        """Return the files of the bundle that importing a file imports directly, and their packages."""
+        found: dict[str, None] = {}
+        for dotted in self.file(path).imported:
+            parts = self._absolute(path, dotted)
+            for length in range(1, len(parts) + 1):
+                target = self._modules.find(parts[:length]) if self._modules.is_local(parts[0]) else None
+                if target is not None and target != path:
+                    found[target] = None
+        return list(found)
 
     def resolve(self, path: str, name: str, attributes: list[str]) -> Meaning:
         """Return what `name.attributes` means at the top level of `path`.
@@ -160,17 +196,22 @@ class Names:
         return f"n:{place.name}" if dotted is None else self._imported(place.path, dotted)
 
     def _imported(self, path: str, dotted: str) -> Meaning:
-        level = len(dotted) - len(dotted.lstrip("."))
-        parts = tuple(part for part in dotted.split(".") if part)
-        if level:
-            package = tuple(path.split("/")[:-1])
-            parts = package[: len(package) - (level - 1)] + parts
-        elif not self._modules.is_local(parts[0]):
+        parts = self._absolute(path, dotted)
+        if not dotted.startswith(".") and not self._modules.is_local(parts[0]):
             return f"x:{dotted}"
         if self._modules.find(parts) is not None or self._modules.is_namespace(parts):
             return Module(parts)
         target = self._modules.find(parts[:-1])
         return f"u:{parts[-1]}" if target is None else Definition(target, parts[-1])
+
+    @staticmethod
+    def _absolute(path: str, dotted: str) -> tuple[str, ...]:
+        level = len(dotted) - len(dotted.lstrip("."))
+        parts = tuple(part for part in dotted.split(".") if part)
+        if level:
+            package = tuple(path.split("/")[:-1])
+            parts = package[: len(package) - (level - 1)] + parts
+        return parts
 
     def _member(self, module: tuple[str, ...], name: str) -> Meaning:
         target = self._modules.find(module)
@@ -186,6 +227,13 @@ def is_noise(node: ast.AST) -> bool:
     if isinstance(node, ast.AnnAssign):
         return node.value is None
     return isinstance(node, ast.Pass) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
+
+
+def _dotted(node: ast.Import | ast.ImportFrom) -> list[str]:
+    """Return the whole dotted paths of an import; `import a.b` binds `a` but imports both."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    return [dotted for _, dotted in imported(node)]
 
 
 def _statements_in(node: ast.AST) -> Iterator[ast.AST]:

@@ -3,7 +3,7 @@
 Invariants
 1. A node is one top-level statement, or a name that several statements bind or that is one of several its statement
    binds. Each is written once, whatever reaches it.
-2. What runs when a reached file is imported and binds nothing belongs to everything that reaches the file.
+2. What runs when a file is imported belongs to everything that reaches the file, by a name or by an import.
 """
 
 from __future__ import annotations
@@ -68,21 +68,31 @@ class Program:
         starts = [root for root in roots if isinstance(root, int)]
         while True:
             nodes = reached(starts, self.references)
-            paths = dict.fromkeys(self.nodes[node].path for node in nodes)
-            more = [effect for path in paths for effect in self._effects_of(path)]
+            more = [effect for path in self._files_of(nodes) for effect in self._effects_of(path)]
             if set(more) <= set(nodes):
                 return nodes
             starts += more
 
-    def effects(self, nodes: Iterable[int]) -> list[int]:
-        """Return the import effects among the files of some nodes, file by file."""
-        paths = dict.fromkeys(self.nodes[node].path for node in nodes)
-        return [effect for path in paths for effect in self._effects_of(path)]
+    def effects(self, roots: Iterable[int | str], nodes: Iterable[int]) -> list[int]:
+        """Return the import effects among the files of `nodes`, file by file, less the definitions `roots` reach."""
+        named = set(reached([root for root in roots if isinstance(root, int)], self.references))
+        found = [effect for path in self._files_of(nodes) for effect in self._effects_of(path)]
+        return [effect for effect in found if effect not in named]
 
     def imported(self, nodes: Iterable[int]) -> set[str]:
         """Return the first names of all modules that the files of some nodes import."""
-        paths = {self.nodes[node].path for node in nodes}
-        return {name for path in paths for name in self._names.file(path).imported}
+        paths = self._files_of(nodes)
+        return {dotted.partition(".")[0] for path in paths for dotted in self._names.file(path).imported}
+
+    def _files_of(self, nodes: Iterable[int]) -> list[str]:
+        """Return the files of some nodes and all that these import, in the order in which they are met."""
+        pending = list(dict.fromkeys(self.nodes[node].path for node in nodes))
+        found = dict.fromkeys(pending)
+        while pending:
+            fresh = [path for path in self._names.files_imported(pending.pop(0)) if path not in found]
+            found.update(dict.fromkeys(fresh))
+            pending += fresh
+        return list(found)
 
     def deep(self, node: int) -> str:
         """Return the digest of a node and all it refers to."""
@@ -94,7 +104,7 @@ class Program:
         known = self._effects.get(path)
         if known is None:
             file = self._names.file(path)
-            known = [self._statement(path, "import", place) for place in file.effects]
+            known = [self._statement(path, next(iter(file.bound[place]), "import"), place) for place in file.effects]
             self._write_pending()
             known = self._effects[path] = [node for node in known if self.nodes[node].weight]
         return known

@@ -14,7 +14,7 @@ import ast
 from intake.fingerprint.folding import MISSING, binary, compare, unary
 from intake.fingerprint.names import Definition, Module, Names
 from intake.fingerprint.rewrite import Frame, nesting
-from intake.fingerprint.usage import CLASS, MODULE, Analysis
+from intake.fingerprint.usage import CLASS, MODULE, Analysis, imported
 from intake.syntax import dotted_name
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -102,6 +102,15 @@ class Reading:
         if isinstance(meaning, str):
             return ".".join([meaning, *attributes])
         return None if attributes else meaning
+
+    def chooses(self, node: ast.Import | ast.ImportFrom) -> bool:
+        """Say whether an import binds a name that something else binds, too."""
+        return any(self.is_choice(name) for name, _ in imported(node))
+
+    def is_choice(self, name: str) -> bool:
+        """Say whether a name, which an import binds here, has several bindings."""
+        frame = self._frame_of(name)
+        return name in self._own if frame is None else frame.usage.stores[name] > 1
 
     def is_external(self, node: ast.AST) -> bool:
         """Say whether a node is the dotted name of something outside the bundle."""

@@ -92,6 +92,10 @@ class Frame:
 class Reader(Protocol):
     """What the rules ask about expressions."""
 
+    @property
+    def guarded(self) -> int:
+        """How many `try` statements stand around what is read."""
+
     def fold(self, node: ast.AST) -> object:
         """Return the constant that an expression is, or MISSING."""
 
@@ -103,6 +107,9 @@ class Reader(Protocol):
 
     def truth(self, node: ast.expr) -> bool | None:
         """Return what a test always is, or None."""
+
+    def chooses(self, node: ast.Import | ast.ImportFrom) -> bool:
+        """Say whether an import binds a name that something else binds, too."""
 
     def adopt(self, node: ast.AST, *, like: ast.AST) -> None:
         """Treat a node that was made just now as another one."""
@@ -136,9 +143,12 @@ def live_statements(body: Sequence[ast.stmt], reader: Reader, *, in_kernel: bool
 def _does_nothing(statement: ast.stmt, reader: Reader) -> bool:
     if isinstance(statement, ast.Delete):
         return all(isinstance(target, ast.Name) for target in statement.targets)
-    if isinstance(statement, (ast.Import, ast.ImportFrom, ast.Global, ast.Nonlocal)):
+    if isinstance(statement, (ast.Import, ast.ImportFrom)):
+        return not reader.chooses(statement)
+    if isinstance(statement, (ast.Global, ast.Nonlocal)):
         return True
-    return isinstance(statement, ast.Expr) and reader.is_pure(statement.value)
+    # Inside `try`, an expression may be there for what it raises.
+    return isinstance(statement, ast.Expr) and reader.is_pure(statement.value) and not reader.guarded
 
 
 def _plain_assignment(statement: ast.AugAssign, reader: Reader) -> ast.stmt:
@@ -228,7 +238,9 @@ def _is_alias(frame: Frame, value: ast.expr, reader: Reader) -> bool:
         is_name = standing is None or dotted_name(standing.node) is not None
         return is_name and frame.usage.stores[value.id] == 1 and frame.is_own(value.id)
     chain = dotted_name(value)
-    return (chain is not None and chain[0].id in frame.usage.imports) or reader.is_external(value)
+    if chain is not None and chain[0].id in frame.usage.imports:
+        return frame.usage.stores[chain[0].id] == 1
+    return reader.is_external(value)
 
 
 def _reads_first(statement: ast.stmt, name: str, *, may_pass: bool) -> bool:

@@ -37,6 +37,7 @@ class Usage:
         self.inner: set[str] = set()
         self.imports: dict[str, str] = {}
         self.elsewhere: set[str] = set()  # declared global or nonlocal
+        self.is_generator = False
 
     def binds(self, name: str) -> bool:
         """Say whether `name` is bound in this scope."""
@@ -114,6 +115,10 @@ class Analysis:
         self._all(children(node), scope)
         return True
 
+    def _yield(self, node: ast.AST, scope: Usage) -> bool:
+        scope.is_generator = True
+        return self._call(node, scope)
+
     def _function(self, node: Function, scope: Usage) -> bool:
         arguments = node.args
         impure = self._all([*arguments.defaults, *(item for item in arguments.kw_defaults if item is not None)], scope)
@@ -137,6 +142,8 @@ class Analysis:
         if isinstance(node, ast.If) and known is not MISSING:
             for statement in node.body if known else node.orelse:
                 self._straight(statement, scope)
+            if any(map(_yields, node.orelse if known else node.body)):
+                scope.is_generator = True  # though it never gets there
             return
         for part in taken_apart(node):
             self._straight_part(part, scope)
@@ -239,7 +246,8 @@ class Analysis:
         outer.inner |= used
 
     _VISITORS: ClassVar[dict[type, Callable[..., bool]]] = {
-        **dict.fromkeys((ast.Call, ast.Await, ast.Yield, ast.YieldFrom), _call),
+        **dict.fromkeys((ast.Call, ast.Await), _call),
+        **dict.fromkeys((ast.Yield, ast.YieldFrom), _yield),
         **dict.fromkeys((ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda), _function),
         **dict.fromkeys((ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp), _comprehension),
         **dict.fromkeys((ast.Import, ast.ImportFrom), _import),
@@ -251,6 +259,17 @@ class Analysis:
         ast.AnnAssign: _annotated,
         ast.AugAssign: _augmented,
     }
+
+
+def _yields(node: ast.AST) -> bool:
+    pending = [node]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.Yield | ast.YieldFrom):
+            return True
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+            pending += children(node)
+    return False
 
 
 def taken_apart(statement: ast.stmt) -> list[ast.stmt]:
