@@ -104,7 +104,7 @@ def make_leaf(parent: str, sequence: int, policy: SandboxPolicy, own_tasks: int)
     leaf = Leaf(os.path.join(parent, f"{_PREFIX}{os.getpid()}-{sequence}"))
     with layer("cgroup"):
         os.mkdir(leaf.path)
-        _write(leaf.path, "memory.max", str(policy.memory_bytes + policy.scratch_bytes))
+        _write(leaf.path, "memory.max", str(policy.ranks * policy.memory_bytes + policy.scratch_bytes))
         _write(leaf.path, "memory.oom.group", "1")
         _write(leaf.path, "pids.max", str(policy.processes + own_tasks))
         if os.path.exists(os.path.join(leaf.path, "memory.swap.max")):
