@@ -93,16 +93,24 @@ class Docket:
 
     def reaches(self, shape: Dimensions) -> bool:
         """Say whether a call of `shape` would be served by the candidate."""
-        return reached_variant(self.seam, shape, self.candidate.report, self._ahead()) is not None
+        return reached_variant(self.seam, shape, self.candidate.report, self.ahead()) is not None
 
     def candidate_routes(self, shapes: Sequence[Dimensions]) -> Routes:
         """Return what serves calls of `shapes` in the candidate's arms."""
         incumbent = self._report_of(self.incumbent)
-        return route_candidate(self.seam, shapes, self.candidate.report, incumbent, self._ahead())
+        return route_candidate(self.seam, shapes, self.candidate.report, incumbent, self.ahead())
 
     def incumbent_routes(self, shapes: Sequence[Dimensions]) -> Routes:
         """Return what serves calls of `shapes` in the baseline's arms."""
         return route_incumbent(self.seam, shapes, self._report_of(self.incumbent))
+
+    def ahead(self) -> Ahead:
+        """Return the crowned holders that the slot's binding asks before the slot, in binding order."""
+        catalog = self.tree.catalog
+        family = [rule.precedence for rule in catalog.rules if self.slot.id in rule.precedence]
+        first = [name for precedence in family for name in precedence[: precedence.index(self.slot.id)]]
+        parts = [part for part in self.tree.rollback().parts if part.target_id in first]
+        return [(find_slot(part.target_id), self.crowned[part.content_hash].report) for part in parts]
 
     def build_trees(self, store: Path) -> Trees:
         """Build both trees below `store`. Raises `HostError` as `engine_tree.materialise` does."""
@@ -137,14 +145,6 @@ class Docket:
         part = self.tree.rollback().holder(slot)
         return None if part is None else self.crowned[part.content_hash]
 
-    def _ahead(self) -> Ahead:
-        """Return the crowned holders that the slot's binding asks before the slot, in binding order."""
-        catalog = self.tree.catalog
-        family = [rule.precedence for rule in catalog.rules if self.slot.id in rule.precedence]
-        first = [name for precedence in family for name in precedence[: precedence.index(self.slot.id)]]
-        parts = [part for part in self.tree.rollback().parts if part.target_id in first]
-        return [(find_slot(part.target_id), self.crowned[part.content_hash].report) for part in parts]
-
     def _report_of(self, subject: Subject | None) -> IntakeReport | None:
         return None if subject is None else subject.report
 
@@ -157,7 +157,7 @@ def open_docket(request: AttemptRequest) -> Docket:
     """
     arena, catalog = load_arena(request.arena), load_catalog()
     target, loads = catalog.find(request.target_id), arena.parts(request.target_id)
-    if target is None or not loads or tuple(load.target for load in loads) != target.members:
+    if target is None or not loads or sorted(load.target for load in loads) != list(target.members):
         raise ConfigurationError(
             "TARGET_NOT_MEASURABLE",
             f"arena {arena.id} does not judge target {request.target_id!r}",

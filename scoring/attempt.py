@@ -50,8 +50,8 @@ class Identity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     variants: tuple[str, ...]  # selected variants as "slot/variant", sorted
     arena_id: str
     arena_digest: Digest
-    incumbent_digest: Digest  # tree digest of the incumbent arm; for stock, the digest of the stock descriptor
-    candidate_tree_digest: Digest
+    incumbent_digest: Digest  # of the engine tree that the baseline's arms run from: all crowned bundles by target
+    candidate_tree_digest: Digest  # of the candidate's: that tree with the one target replaced
     tier: Literal["sealed", "host"]
     reservation: Reservation
 

@@ -1,9 +1,12 @@
-"""Override points: a torch function of a bundle in the dense form of a kernel of ours, on a CPU."""
+"""Kernels of bundles on a CPU: the example bundles, and torch functions that fill override points of kernels of ours.
+
+Every example goes through `cacheon scan` and `cacheon verify` as its author would send it.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +14,13 @@ import pytest
 import torch
 
 from config.target_catalog import load_catalog
+from node.cli import bench_stand, main
+from qualify.arm_server import start_arm_server
 from qualify.override import PROVENANCE, base_absent, compose, find_point, prepare_dense
-from qualify.slots.registry import find_slot
+from qualify.sandbox.client import Zygote
+from qualify.slots.registry import SLOTS, find_slot
+from qualify.slots.rehearsal import small
+from tests.qualify.support import EXAMPLES, write_arena
 
 GOLDEN = json.loads((Path(__file__).parent / "golden" / "slot_vectors.json").read_text())
 CASES = {case["name"]: case for case in GOLDEN["override_cases"]}
@@ -50,7 +58,7 @@ def run(reference: Callable[..., Any], inputs: dict[str, torch.Tensor], prepared
     entry, prepare = compose(SLOT, POINT, "act", loader(act_ref=reference))
     state = prepare(inputs["w13"], inputs["w2"]) if prepared is None else prepared
     out = torch.full_like(inputs["x"], float("nan"))
-    result = entry(inputs["x"], inputs["topk_ids"], inputs["topk_weights"], state, out)
+    result: object = entry(inputs["x"], inputs["topk_ids"], inputs["topk_weights"], state, out)
     assert result is out
     return out
 
@@ -121,3 +129,68 @@ def test_the_registry_here_and_the_catalog_agree() -> None:
         assert find_point(one.slot, one.point) == one
         assert base_absent(one.slot, one.point, "cpu") == ""
         assert one.base_kernel in base_absent(one.slot, one.point, "gpu")
+
+
+NAMES = sorted(path.name for path in EXAMPLES.iterdir() if (path / "manifest.toml").is_file())
+WRONG = {"silu_wrong": "WRONG_OUTPUT", "silu_late": "OUTPUT_LATE"}  # examples of what is found out, and as what
+WORKLOAD = '[[workloads]]\ntarget = "{target}"\ndtype = "bfloat16"\nworld_size = {ranks}\nshapes = [{{ {shape} }}]\n'
+ATOMIC = '[[workloads]]\ntarget = "{target}"\nmembers = {members}\n'
+
+
+@pytest.fixture(scope="module")
+def arena(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Write a tiny arena that judges every target, on a public shape of each slot."""
+    path = Path(write_arena(tmp_path_factory.mktemp("arena")))
+    text = path.read_text().partition("[[workloads]]")[0]
+    for target in load_catalog().targets.values():
+        if target.kind == "atomic":
+            text += ATOMIC.format(target=target.id, members=json.dumps(target.members))
+    for slot in SLOTS.values():
+        shape = ", ".join(f"{name} = {extent}" for name, extent in small(slot).items())
+        text += WORKLOAD.format(target=slot.id, ranks=2 if slot.collective else 1, shape=shape)
+    path.write_text(text)
+    return str(path)
+
+
+class _Shared:
+    """A fork server that outlives the command that thinks it owns it."""
+
+    def __init__(self, server: Zygote) -> None:
+        self.spawn = server.spawn
+
+    def close(self) -> None:
+        """Leave it to the fixture."""
+
+
+@pytest.fixture(scope="module")
+def arms() -> Iterator[Zygote]:
+    """One fork server of arms for all examples."""
+    with start_arm_server() as server:
+        yield server
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_example_is_judged_as_its_readme_says(
+    name: str, arena: str, arms: Zygote, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Intake accepts every example; those that are right pass every screen, the others fail with their code."""
+    monkeypatch.setattr(bench_stand, "start_arm_server", lambda: _Shared(arms))
+    folder = str(EXAMPLES / name)
+    assert main.run(["scan", folder]) == 0
+    capsys.readouterr()
+    code = main.run(["verify", folder, "--arena", arena, "--json", "--seed", "examples"])
+    data = json.loads(capsys.readouterr().out)["data"]
+    found = [receipt["code"] for receipt in data["screens"] if receipt["outcome"] == "failed"]
+    assert found == ([WRONG[name]] if name in WRONG else []), data["screens"][-1]["message"]
+    assert (code == 0) == (name not in WRONG)
+    assert len(data["cases"]) > 0
+    assert all(find_slot(slot) for slot in data["slot"].split())
+
+
+def test_there_is_an_example_for_every_target() -> None:
+    """Whoever starts with a target finds a finished bundle for it, and one for every form of bundle."""
+    manifests = [(EXAMPLES / name / "manifest.toml").read_text() for name in NAMES]
+    for target in load_catalog().targets:
+        assert any(f'target = "{target}"' in text for text in manifests), target
+    for form in ("override_point", "variant = ", 'mode = "atomic"', "prepare = "):
+        assert any(form in text for text in manifests), form

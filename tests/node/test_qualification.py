@@ -17,7 +17,7 @@ from node.jobs import JobState
 from node.services import qualification
 from node.services.attempt_choice import choose
 from node.services.attempt_process import AttemptFaultError, Evidence
-from node.store.crown_rows import all_crowns
+from node.store.crown_rows import all_crowns, crown_state, record_settlement
 from node.store.events import verify_chain
 from node.store.evidence_rows import BundleRow, record_bundle
 from node.store.job_rows import recover_all, unpark_all
@@ -26,6 +26,7 @@ from node.store.schema import bundles
 from scoring.attempt import Incident
 from scoring.dsse import verify
 from scoring.receipts import CrownPredicate, VerdictPredicate, read_predicate
+from scoring.settle import Candidate, FinalizedOrder, incumbents, plan
 from tests.node.judging import FAST, SLOW, World
 from tests.node.support import HOTKEY_B, submission
 from tests.scoring.support import TARGET
@@ -305,6 +306,44 @@ async def test_a_pass_against_a_former_incumbent_goes_back_to_the_queue(judging:
         "reproduction",
     ]
     assert (await judging.job(second)).faults == 0
+
+
+async def _crown(world: World, number: int, target: str, members: tuple[str, ...]) -> str:
+    """Crown the `number`-th submission for a target of which nothing is measured here; return its content hash."""
+    one = submission(number)
+    await world.queue(one, target=target)
+    await world.move(await world.job(one), JobState.PARKED)
+    state = await world.store.read(crown_state)
+    order = FinalizedOrder(*one.order)
+    winner = Candidate(one.submission_id, order, target, members, "", 1_100_000, incumbents(state, members))
+    await world.store.write(record_settlement, plan(state, [winner]).events, {one.submission_id: "00" * 32})
+    return one.content_hash
+
+
+async def test_attempts_get_every_crowned_bundle(judging: World) -> None:
+    """The stack of a request names each target with its holder; the candidate's own target may have none."""
+    silu = await _crown(judging, 7, "activation.silu_and_mul", ("activation.silu_and_mul",))
+    sdpa = await _crown(judging, 8, "attention.sdpa", ("attention.sdpa",))
+    gone = await _crown(judging, 9, "no.longer.registered", ("no.longer.registered",))
+    await judging.queue(submission(1))
+    await judging.measure()
+    (request,) = judging.requests
+    stack = {one.target_id: one.bundle.content_hash for one in request.stack}
+    assert stack == {"activation.silu_and_mul": silu, "attention.sdpa": sdpa}
+    assert request.incumbent is None
+    assert gone not in stack.values()
+
+
+async def test_a_pass_from_a_former_engine_tree_goes_back_to_the_queue(judging: World) -> None:
+    """A crown of another target changes what both arms run from, so the first attempt is made again, for free."""
+    await judging.queue(submission(1))
+    await judging.measure()
+    await _crown(judging, 7, "activation.silu_and_mul", ("activation.silu_and_mul",))
+    await judging.work()
+    assert [len(request.stack) for request in judging.requests] == [0, 1, 1]
+    assert [request.role for request in judging.requests] == ["primary", "primary", "reproduction"]
+    job = await judging.job(submission(1))
+    assert (job.state, job.faults) == (JobState.SETTLED, 0)
 
 
 async def test_a_stop_in_the_middle_costs_nothing(judging: World, monkeypatch: pytest.MonkeyPatch) -> None:

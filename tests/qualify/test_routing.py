@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from intake.report import IntakeReport, ResolvedVariant
 from qualify.arm_plan import ENGINE_MOUNT, INCUMBENT_MOUNT, Implementation
+from qualify.docket import open_docket
 from qualify.engine_tree import package_of
-from qualify.routing import STOCK, Seam, route_candidate, route_incumbent
+from qualify.request import Holding
+from qualify.routing import STOCK, Seam, reached_variant, route_candidate, route_incumbent
+from qualify.slots.base import Slot
 from qualify.slots.registry import SLOTS
+from tests.qualify.support import describe_bundle, make_request, write_arena
 
 SILU = SLOTS["activation.silu_and_mul"]
 SEAM = Seam(SILU, "bfloat16", "cpu")
@@ -72,3 +79,50 @@ def test_the_baseline_is_stock_or_the_crowned_bundle() -> None:
     assert route_incumbent(SEAM, CASES, None).implementations == (STOCK,)
     routes = route_incumbent(SEAM, CASES, report(SMALL))
     assert [routes.implementations[index].is_stock for index in routes.by_case] == [False, True]
+
+
+PLAIN, REDUCE = SLOTS["moe.fused_experts"], SLOTS["moe.fused_experts_reduce"]
+TOKENS = tuple({"num_tokens": n, "num_experts": 4, "hidden": 64, "inter": 32, "topk": 2} for n in (8, 512))
+
+
+def of_slot(slot: Slot, content_hash: str, *variants: tuple[str, dict[str, Any]]) -> IntakeReport:
+    """Return a report as `report` does, for another slot."""
+    rows = tuple(msgspec.structs.replace(variant, slot=slot.id) for variant in report(*variants).variants)
+    return msgspec.structs.replace(report(), content_hash=content_hash, target_id=slot.id, variants=rows)
+
+
+def test_the_first_at_a_shared_binding_serves_what_it_applies_to() -> None:
+    """In a group the crowned reduce form comes before the plain one, inside its domain; without a group it never does.
+    """
+    ahead = [(REDUCE, of_slot(REDUCE, "2" * 64, LARGE))]
+    mine = of_slot(PLAIN, "3" * 64, ("default", {}))
+    group = Seam(PLAIN, "bfloat16", "cpu", 2)
+    assert [reached_variant(group, case, mine, ahead) is not None for case in TOKENS] == [True, False]
+    assert all(reached_variant(group, case, mine) is not None for case in TOKENS)
+    alone = Seam(PLAIN, "bfloat16", "cpu")
+    assert all(reached_variant(alone, case, mine, ahead) is not None for case in TOKENS)
+    routes = route_candidate(group, TOKENS, mine, None, ahead)
+    assert routes.implementations[routes.by_case[1]] == STOCK
+    assert route_candidate(group, TOKENS[1:], mine, None, ahead).variants == ()
+
+
+def test_the_docket_asks_the_crowned_holders_before_its_slot(tmp_path: Path) -> None:
+    """A crown on the reduce form stands ahead of the plain target, and nothing stands ahead of the reduce form."""
+    arena = write_arena(tmp_path)
+    refs = []
+    for number, slot in enumerate((PLAIN, REDUCE)):
+        tree = tmp_path / f"b{number}"
+        tree.mkdir()
+        (tree / "k.py").write_text("")
+        (tree / "manifest.toml").write_text(
+            f'bundle_id = "b"\nabi_version = "a"\ncompetition.target = "{slot.id}"\n'
+            f'[[ops]]\nslot = "{slot.id}"\nsource = "k.py"\nentry = "f"\n'
+        )
+        refs.append(describe_bundle(tree, tmp_path / f"r{number}.json"))
+    request = make_request(refs[0], arena, target_id=PLAIN.id)
+    docket = open_docket(msgspec.structs.replace(request, stack=(Holding(REDUCE.id, refs[1]),)))
+    assert [slot.id for slot, _ in docket.ahead()] == [REDUCE.id]
+    assert docket.incumbent is None
+    assert all(docket.reaches(shape) for shape in docket.shapes)
+    alone = open_docket(request)
+    assert alone.ahead() == []

@@ -142,7 +142,7 @@ def _examine(
         passed=exit_code_of(receipts) == ExitCode.OK,
         content_hash=docket.candidate.content_hash,
         target_id=docket.target.id,
-        slot=docket.slot.id,
+        slot=" ".join(view.slot.id for view in docket.views()),
         dtype=docket.dtype,
         arena_id=docket.arena.id,
         arena_digest=docket.arena.digest,
@@ -159,9 +159,14 @@ def _fit(docket: Docket, cases: Cases, shapes: Sequence[dict[str, int]]) -> Dock
     from qualify.correctness import elements
     from qualify.dtypes import DTYPES
 
+    views = {view.slot.id: view for view in docket.views()}
+    if cases.slot not in (None, *views):
+        raise _misfit(f"the bundle's target {docket.target.id} has the slot {' and '.join(views)}, not {cases.slot}")
+    if cases.slot is not None:
+        docket = views[cases.slot]
+    elif docket.members and (shapes or cases.dtype):
+        raise _misfit(f"say with --slot which of {' and '.join(views)} is meant")
     slot = docket.slot
-    if cases.slot not in (None, slot.id):
-        raise _misfit(f"the bundle's target {docket.target.id} has the slot {slot.id}, not {cases.slot}")
     if cases.dtype not in (None, *DTYPES):
         raise _misfit(f"calls are judged in {', '.join(DTYPES)}, not in {cases.dtype}")
     for shape in shapes:

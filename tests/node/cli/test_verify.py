@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from config.errors import HostError
+from config.target_catalog import load_catalog
 from intake.package import package_bundle
 from node.cli import bench_stand, main
 from qualify.arm_server import start_arm_server
+from qualify.engine_tree import EngineTree, Part
 from qualify.sandbox.client import Zygote
 from qualify.screens.base import encode_receipt, read_receipt
 from tests.node.cli.conftest import Ran, plain_environment
@@ -149,7 +151,9 @@ def test_an_archive_is_run_at_the_shapes_asked_for(inside: RunCli, arena: str, t
     assert {tuple(case["shape"].values()) for case in data["cases"]} == {(3, 64), (5, 32)}
     assert len({case["inputs"] for case in data["cases"]}) > 1
     assert (data["dtype"], data["seed"]) == ("float32", "mine")
-    assert data["incumbent_digest"] == package_bundle(EXAMPLES / "silu_slow", tmp_path / "b.tar.gz").content_hash
+    crowned = package_bundle(EXAMPLES / "silu_slow", tmp_path / "b.tar.gz").content_hash
+    stack = EngineTree.of(load_catalog(), [Part("activation.silu_and_mul", crowned)])
+    assert data["incumbent_digest"] == stack.digest
     speed = data["screens"][-1]
     assert (speed["screen"], speed["facts"]["launches"]) == ("speed", 2)
 
