@@ -5,6 +5,7 @@ Invariants
    only, and only under the devnet profile.
 2. A name is resolved here, every answer is reviewed (`intake.addresses`), and sockets are opened to reviewed addresses
    only. TLS is 1.2 or later, with certificate and host name checks against the URL's host. No proxies, no cookies.
+   Names are looked up on threads of their own: a name server that never answers holds up no other work of the process.
 3. One absolute deadline covers everything; bytes are capped while they stream; a host that trickles is dropped.
 4. Bodies are never decoded: the bytes returned are the bytes sent.
 5. `NetworkError` means the host may heal and the same URL may be tried again; `IntakeError` means that no retry can
@@ -24,6 +25,7 @@ import hashlib
 import socket
 import ssl
 from collections import OrderedDict
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import NamedTuple, Self
 from urllib.parse import urldefrag, urljoin
@@ -43,6 +45,7 @@ from intake.refusal import clip
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _CHUNK = 64 * 1024
 _HOSTS_REMEMBERED = 1024
+_LOOKUPS = 32  # at once; the system's resolver cannot be interrupted, so each may outlive its fetch by half a minute
 _HEADERS = {
     "Accept": "application/gzip, application/octet-stream",
     "Accept-Encoding": "identity",
@@ -88,6 +91,7 @@ class ArchiveFetcher:
         self._tls = ssl.create_default_context() if tls is None else tls
         self._tls.minimum_version = ssl.TLSVersion.TLSv1_2
         self._throttles: OrderedDict[str, Throttler] = OrderedDict()
+        self._lookups = ThreadPoolExecutor(_LOOKUPS, "lookup")
 
     async def fetch(self, url: str) -> FetchedArchive:
         """Fetch one archive.
@@ -140,10 +144,10 @@ class ArchiveFetcher:
     async def _review(self, url: BundleUrl) -> tuple[str, ...]:
         """Resolve the host of `url` and return its addresses if every one may be contacted."""
         try:
-            answers = await asyncio.get_running_loop().getaddrinfo(url.host, url.port, type=socket.SOCK_STREAM)
+            answers = await asyncio.get_running_loop().run_in_executor(self._lookups, _look_up, url.host, url.port)
         except (OSError, UnicodeError) as error:
             raise _transient("FETCH_DNS", f"the name {clip(url.host)} does not resolve: {error}.") from error
-        addresses = tuple(sorted({str(answer[4][0]) for answer in answers}))
+        addresses = tuple(sorted(set(answers)))
         if not addresses:
             raise _transient("FETCH_DNS", f"the name {clip(url.host)} has no address.")
         if len(addresses) > INTAKE.fetch_address_count:
@@ -204,12 +208,17 @@ class ArchiveFetcher:
     async def close(self) -> None:
         """Forget all hosts. Connections do not outlive a fetch."""
         self._throttles.clear()
+        self._lookups.shutdown(wait=False, cancel_futures=True)
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+
+def _look_up(host: str, port: int) -> list[str]:
+    return [str(answer[4][0]) for answer in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
 
 
 class _PinnedResolver(AbstractResolver):

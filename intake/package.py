@@ -80,6 +80,9 @@ def package_bytes(files: Mapping[str, bytes]) -> bytes:
 
 
 def _write(target: Path, data: bytes) -> None:
+    if target.exists() and not target.is_file():
+        kind = "a folder" if target.is_dir() else "no regular file"
+        raise host_fault("OUTPUT_UNWRITABLE", f"{target} is {kind}.", hint="Choose another output path.")
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
     try:
         with open(temporary, "xb") as stream:

@@ -89,11 +89,14 @@ def usage_error(error: typer.TyperException) -> ConfigurationError:
 
 
 def host_refusal(error: OSError) -> HostError | None:
-    """Return our error for a full, failing or forbidden file, which is no defect; None for any other `OSError`."""
+    """Return our error for a full, failing, forbidden or lost place; None for any other `OSError`."""
     where = f" ({error.filename})" if error.filename else ""
     if error.errno in (errno.EACCES, errno.EPERM):
         message = f"the operating system refused access{where}: {error.strerror}"
         return HostError("HOST_IO_FAILED", message, hint="use files and folders of your own")
+    if error.errno == errno.ENOENT and _stands_nowhere():
+        message = "the folder in which the command was started no longer exists"
+        return HostError("HOST_IO_FAILED", message, hint="change to a folder that exists and start the command again")
     if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO):
         return None
     return HostError(
@@ -101,6 +104,14 @@ def host_refusal(error: OSError) -> HostError | None:
         f"the operating system refused to write{where}: {error.strerror}",
         hint="make room, or write elsewhere, and start the command again",
     )
+
+
+def _stands_nowhere() -> bool:
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return True
+    return False
 
 
 def unexpected(error: BaseException, arguments: Sequence[str], *, debug: bool) -> InternalError:

@@ -6,8 +6,11 @@ import asyncio
 import contextlib
 import hashlib
 import random
+import socket
 import ssl
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
@@ -196,10 +199,7 @@ async def test_one_private_answer_refuses_the_name(monkeypatch: pytest.MonkeyPat
     """A name with a public and a private address is not contacted at all."""
     answers = [(0, 0, 0, "", (address, 443)) for address in ("93.184.216.34", "10.0.0.1")]
 
-    async def resolve(*_: object, **__: object) -> list[object]:
-        return list(answers)
-
-    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", resolve)
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: list(answers))
     assert await refusal("https://mixed.example/a") == (IntakeError, "ADDRESS_REFUSED")
     answers.clear()
     assert await refusal("https://empty.example/a") == (NetworkError, "FETCH_DNS")
@@ -208,11 +208,26 @@ async def test_one_private_answer_refuses_the_name(monkeypatch: pytest.MonkeyPat
 async def test_a_name_that_does_not_resolve_may_heal(monkeypatch: pytest.MonkeyPatch) -> None:
     """Resolver failures are transient, whatever their kind."""
 
-    async def fail(*_: object, **__: object) -> list[object]:
+    def fail(*_: object, **__: object) -> list[object]:
         raise OSError("no such name")
 
-    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", fail)
+    monkeypatch.setattr(socket, "getaddrinfo", fail)
     assert await refusal("https://gone.example/a") == (NetworkError, "FETCH_DNS")
+
+
+async def test_name_servers_that_never_answer_hold_up_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lookups that hang leave the threads on which the rest of the process works alone."""
+    done = threading.Event()
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: done.wait(30) and [])
+    policy = replace(POLICY, deadline_seconds=0.3)
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+    try:
+        hanging = [asyncio.create_task(refusal("https://hangs.example/a", policy)) for _ in range(4)]
+        await asyncio.sleep(0)
+        assert await asyncio.wait_for(asyncio.to_thread(lambda: 1), 10) == 1
+        assert await asyncio.gather(*hanging) == [(NetworkError, "FETCH_DEADLINE")] * 4
+    finally:
+        done.set()
 
 
 async def test_a_closed_port_may_heal() -> None:

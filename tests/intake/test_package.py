@@ -90,6 +90,19 @@ def test_an_unwritable_output_is_one_error(tmp_path: Path) -> None:
     assert caught.value.code == "OUTPUT_UNWRITABLE"
 
 
+def test_only_a_regular_file_is_replaced(tmp_path: Path) -> None:
+    """A pipe, a device or a folder in the place of the archive stays what it is."""
+    root = write_tree(tmp_path / "b", bundle())
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    for name in ("pipe", "folder"):
+        with pytest.raises(IntakeError) as caught:
+            package_bundle(root, tmp_path / name)
+        assert caught.value.code == "OUTPUT_UNWRITABLE"
+    assert (tmp_path / "pipe").is_fifo()
+    assert (tmp_path / "folder").is_dir()
+
+
 def test_an_older_archive_is_replaced(tmp_path: Path) -> None:
     """Packaging again overwrites the file, completely."""
     out = tmp_path / "x.tar.gz"

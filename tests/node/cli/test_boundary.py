@@ -115,6 +115,18 @@ def test_a_full_disk_is_no_defect(monkeypatch: pytest.MonkeyPatch, capsys: pytes
     assert "error[HOST_IO_FAILED]: the operating system refused to write (/data/x)" in capsys.readouterr().err
 
 
+def test_a_folder_that_is_gone_is_no_defect(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A command started in a deleted folder says so."""
+    lost = tmp_path / "lost"
+    lost.mkdir()
+    monkeypatch.chdir(lost)
+    lost.rmdir()
+    assert main.run(["init", "new", "--target", "norm.rmsnorm"]) == ExitCode.HOST
+    assert "error[HOST_IO_FAILED]: the folder in which" in capsys.readouterr().err
+
+
 def leaves(tree: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
     """Yield every command with its path."""
     for name, command in getattr(tree, "commands", {}).items():
