@@ -132,7 +132,7 @@ def test_the_registry_here_and_the_catalog_agree() -> None:
 
 
 NAMES = sorted(path.name for path in EXAMPLES.iterdir() if (path / "manifest.toml").is_file())
-WRONG = {"silu_wrong": "WRONG_OUTPUT", "silu_late": "OUTPUT_LATE"}  # examples of what is found out, and as what
+WRONG = {"silu_wrong": "WRONG_OUTPUT", "silu_late": "LATE_WRITE"}  # examples of what is found out, and as what
 WORKLOAD = '[[workloads]]\ntarget = "{target}"\ndtype = "bfloat16"\nworld_size = {ranks}\nshapes = [{{ {shape} }}]\n'
 ATOMIC = '[[workloads]]\ntarget = "{target}"\nmembers = {members}\n'
 

@@ -191,7 +191,7 @@ def _only(docket: Docket, content: Content) -> list[CorrectnessCase]:
 
     del content
     reached = [shape for shape in docket.shapes if docket.reaches(shape)]
-    return [CorrectnessCase(shape, style) for shape in reached for style in ALL_STYLES]
+    return [CorrectnessCase(shape, style) for shape in reached for style in (*ALL_STYLES, *docket.slot.edges)]
 
 
 def _case_row(event: dict[str, object]) -> CaseRow:
