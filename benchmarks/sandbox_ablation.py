@@ -27,6 +27,7 @@ WHY_KEPT = {
     " own wallet is read.",
     "no_new_privs": "Without it the kernel refuses to install Landlock and seccomp, so nothing starts. Without those"
     " too, set-uid programs stay harmless: binds carry no set-uid bit and the user namespace knows no root.",
+    "seccomp": "The descriptors that it could use then are those that earlier attacks of the same child had opened.",
     "ipcns": "seccomp forbids System V calls; this is the wall behind it.",
     "caps": "seccomp kills on every call that a capability would serve; this is the wall behind it.",
     "cgroup": "Only where a subtree is delegated; it also counts tasks exactly, so that no burst goes unnamed.",

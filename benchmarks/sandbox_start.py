@@ -116,6 +116,7 @@ def main() -> int:
         "kernel": os.uname().release,
         "cores": os.cpu_count(),
         "load": round(os.getloadavg()[0], 2),
+        "scheduling": "round robin" if os.sched_getscheduler(0) == os.SCHED_RR else "ordinary",
     }
     RESULT.parent.mkdir(exist_ok=True)
     RESULT.write_text(json.dumps(result, indent=2) + "\n", "utf-8")
