@@ -26,9 +26,9 @@ switched off, through the real referee: the scan is a filter, so the referee has
 one line per bundle and fails when a cheat succeeds or a control is wrong; CI runs the same rows.
 
 A result is `detected` with the code of the verdict, or `too slow`: all checks held, the bundle was measured against
-the honest code that it is built on, and it gained nothing (NOT_FASTER). Rows that try to reach something, not to be
-fast, get two launches, in which nobody can be crowned; they raise an error when they succeed. Where several codes are
-listed, the ending depends on where the cheat is met; any other ending fails the test.
+the honest code that it is built on, and it gained nothing (NOT_FASTER). Rows that try to reach something rather than
+to be fast get two launches, in which nobody can be crowned. Where several codes are listed, the ending depends on where
+the cheat is met; any other ending fails the test.
 
 """
 
