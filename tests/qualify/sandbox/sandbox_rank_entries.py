@@ -7,6 +7,7 @@ import os
 import socket
 import time
 
+import sandbox_attacks
 import torch
 import torch.distributed as dist
 
@@ -14,7 +15,7 @@ from qualify.rank_group import group_of_ranks
 
 
 def report(descriptors: tuple[int, ...], argument: bytes) -> None:
-    """Write what a rank is and has, and what it can reach with the addresses in the request."""
+    """Write what a rank is and has, and what it can reach with the addresses in the request; stay until told to go."""
     group = group_of_ranks()
     total = torch.ones(3) * (dist.get_rank(group) + 1)
     dist.all_reduce(total, group=group)
@@ -34,6 +35,13 @@ def report(descriptors: tuple[int, ...], argument: bytes) -> None:
         "reached": [name for name, address in facts.items() if _reaches(address)],
     }
     os.write(descriptors[0], json.dumps(said).encode())
+    os.read(descriptors[0], 1)  # the first rank that ends takes the others along
+
+
+def attack(descriptors: tuple[int, ...], argument: bytes) -> None:
+    """Run the attacks named in the request; stay until told to go."""
+    sandbox_attacks.main(descriptors, argument)
+    os.read(descriptors[0], 1)
 
 
 def _reaches(address: int | str) -> bool:
@@ -82,5 +90,5 @@ def count(descriptors: tuple[int, ...], _: bytes) -> None:
         time.sleep(0.001)
 
 
-NAMES = ("report", "offer", "share", "leave", "count")
+NAMES = ("report", "attack", "offer", "share", "leave", "count")
 ENTRIES = {f"rank_{name}": f"sandbox_rank_entries:{name}" for name in NAMES}

@@ -7,6 +7,7 @@ import os
 import socket
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -66,8 +67,12 @@ class Group:
         self.close()
 
     def reports(self) -> list[Any]:
-        """Return what every rank said."""
-        return [json.loads(channel.recv(1 << 16)) for channel in self.channels]
+        """Return what every rank said, and let them go."""
+        said = [json.loads(channel.recv(1 << 16)) for channel in self.channels]
+        for channel in self.channels:
+            with suppress(BrokenPipeError):  # the first one that went took it along
+                channel.send(b".")
+        return said
 
 
 def arrived(channels: Sequence[socket.socket]) -> list[int]:
@@ -105,7 +110,7 @@ def test_attacks_are_blocked_in_every_rank(ranks: Zygote, facts: dict[str, Any])
     # A rank has sockets, and sees those of its own network; it is not alone in its sandbox.
     names = set(sandbox_attacks.BLOCKED) - {"use inherited descriptors", "see the host's sockets"}
     request = json.dumps({**facts, "attacks": sorted(names)}).encode()
-    with Group(ranks, "attack", sandbox_battery.policy_for(facts, ranks=2), request) as group:
+    with Group(ranks, "rank_attack", sandbox_battery.policy_for(facts, ranks=2), request) as group:
         for said in group.reports():
             assert {name for name, what in said.items() if not what.startswith("blocked")} == set()
 
