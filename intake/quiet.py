@@ -37,7 +37,7 @@ from intake.scan_policy import (
     path_problem,
 )
 from intake.scopes import ImportedName, imported_names
-from intake.static_scan import LocalUse, ScannedModule
+from intake.static_scan import LocalUse, ScannedModule, roots_of
 from intake.syntax import Parsed, attribute_link, dotted_name, line_of, literal_text, parse_expression, walk
 
 _LOUD_NAMES = DENIED_NAMES | CODE_BUILTINS | (ATTRIBUTE_BUILTINS - {"getattr"})
@@ -53,6 +53,16 @@ _ANNOTATIONS: tuple[tuple[type[ast.AST], str], ...] = (
     (ast.AsyncFunctionDef, "returns"),
 )
 
+
+_NAMED: tuple[type[ast.AST], ...] = (
+    ast.FunctionDef,
+    ast.AsyncFunctionDef,
+    ast.ClassDef,
+    ast.ExceptHandler,
+    ast.MatchAs,
+    ast.MatchStar,
+    ast.MatchMapping,
+)
 
 _Place = tuple[int, int]  # line and column
 
@@ -266,6 +276,7 @@ class _Quiet:
     def _probes(self, modules: Collection[str]) -> int:
         """Count the open modules that `hasattr(module, ...)` and `module is None` ask about, as the policy permits."""
         places: list[ast.expr] = []
+        _require("hasattr" not in self._bound())
         for call in self._kinds.get(ast.Call, ()):
             if call.func.__class__ is ast.Name and call.func.id == "hasattr":
                 places += call.args
@@ -273,6 +284,14 @@ class _Quiet:
             if all(isinstance(operator, ast.Is | ast.IsNot) for operator in node.ops):
                 places += (node.left, *node.comparators)
         return sum(place.id in modules and self._is_open(place.id) for place in places if isinstance(place, ast.Name))
+
+    def _bound(self) -> set[str]:
+        """Return the names that anything in the file binds."""
+        names = {node.id for node in self._kinds.get(ast.Name, ()) if node.ctx.__class__ is not ast.Load}
+        names |= {node.arg for node in self._kinds.get(ast.arg, ())}
+        for kind in _NAMED:
+            names |= {getattr(node, "name", None) or getattr(node, "rest", None) for node in self._kinds.get(kind, ())}
+        return names | self._origins.keys()
 
     def _is_open(self, name: str) -> bool:
         roots = {origin.path.partition(".")[0] for origin in self._origins[name] if not self._is_local(origin)}
@@ -304,11 +323,8 @@ class _Quiet:
         for kind in (ast.Attribute, ast.Subscript):
             for node in self._kinds.get(kind, ()):
                 if node.ctx.__class__ is not ast.Load:
-                    root: ast.AST = node
-                    while isinstance(root, ast.Attribute | ast.Subscript):
-                        root = root.value
-                    if isinstance(root, ast.Name):
-                        _require(all(map(self._is_local, self._origins.get(root.id, ()))))
+                    for root in roots_of(node):
+                        _require(all(map(self._is_local, self._origins.get(root, ()))))
 
 
 def _holds_module(origin: ImportedName) -> bool:

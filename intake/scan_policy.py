@@ -48,6 +48,9 @@ ATTRIBUTE_BUILTINS = words("getattr setattr delattr")
 DENIED_NAMES = words("__builtins__ __globals__ __dict__ __loader__ __spec__ __path__")
 DENIED_STRINGS = words("__import__ import_module")
 
+# Builtin types of which a class pattern's one position means the object itself.
+SELF_MATCHING = words("bool bytearray bytes dict float frozenset int list set str tuple")
+
 _PROCESS = words(
     "system popen fork forkpty execv execve execvp execvpe execl execle execlp execlpe spawnv spawnve spawnvp "
     "spawnvpe spawnl spawnle spawnlp spawnlpe posix_spawn posix_spawnp kill killpg putenv unsetenv setuid "
@@ -63,13 +66,13 @@ _FILES = words(
 _CODE = words(
     "eval exec import_module load_module exec_module spec_from_file_location spec_from_loader "
     "module_from_spec runsource attrgetter methodcaller get_type_hints ForwardRef get_annotations breakpoint "
-    "globals locals"
+    "globals locals vars _unsafe_update_src"
 )
 _INTERPRETER = words(
     "f_globals f_locals f_builtins f_back f_code gi_frame gi_code cr_frame cr_code ag_frame ag_code tb_frame "
     "tb_next co_code co_consts func_globals _getframe _getframemodulename _current_frames settrace setprofile "
     "settrace_all_threads setprofile_all_threads meta_path path_hooks path_importer_cache addaudithook "
-    "get_objects get_referrers get_referents"
+    "get_objects get_referrers get_referents obj"  # AttributeError.obj is the module that lacks the attribute
 )
 _MODULES = words("builtins importlib marshal os posix shutil socket subprocess sys torch triton")
 _DUNDERS = words(
@@ -89,28 +92,30 @@ UNPICKLERS = words("pickle cpickle _pickle dill marshal cloudpickle joblib torch
 
 # Modules that other modules hold as attributes (`dataclasses.sys`), which an import list alone does not keep out.
 LEAKED_MODULES = words(
-    "ast asyncio atexit builtins code codecs codeop concurrent copyreg ctypes dis gc genericpath glob "
-    "importlib imp inspect io linecache marshal mmap multiprocessing os pathlib pickle pkgutil platform posix "
-    "posixpath pty runpy shutil site socket ssl stat subprocess sys tempfile textwrap tokenize traceback "
-    "types zipfile zipimport"
+    "ast asyncio atexit bltns builtins code codecs codeop concurrent copyreg ctypes dis gc genericpath glob "
+    "importlib imp inspect io linecache logging marshal mmap mp multiprocessing operator os pathlib pickle pkgutil "
+    "platform posix posixpath pty runpy shutil site socket ssl stat subprocess sys tempfile textwrap tokenize "
+    "traceback types zipfile zipimport"
 )
 
 DENIED_PATHS = words(
     "torch.load torch.save torch.compile torch.export torch.fx torch.hub torch.package torch.serialization "
     "torch.multiprocessing torch.overrides torch.onnx torch.classes torch.jit.load torch.jit.save "
-    "torch.jit.jit_module_from_flatbuffer torch.ops.load_library torch.ops.loaded_libraries "
-    "torch.library.Library torch.library.define torch.library.impl torch.library.register_kernel "
-    "torch.library.fallthrough_kernel torch.utils.cpp_extension torch.utils.data torch.utils.model_zoo "
-    "torch.utils.benchmark torch.utils.collect_env torch.utils.bottleneck torch.utils.file_baton "
-    "torch.distributed.rpc torch.distributed.elastic torch.distributed.launch torch.distributed.run "
-    "torch.distributed.TCPStore torch.distributed.FileStore torch.distributed.init_process_group "
-    "torch.distributed.new_group torch.profiler torch.monitor torch.cuda.memory torch.cuda.nvtx "
-    "torch.cuda.CUDAPluggableAllocator numpy.load numpy.save numpy.lib.format numpy.lib.npyio numpy.f2py "
-    "numpy.distutils numpy.testing numpy.core numpy.compat numpy.DataSource numpy.rec triton.compile "
-    "triton.compiler triton.backends triton.tools triton.runtime.build triton.runtime.cache triton.knobs "
-    "json.tool random.SystemRandom threading.excepthook weakref.finalize os.environ.update "
-    "os.environ.setdefault os.environ.pop os.environ.popitem os.environ.clear sys.stdout.buffer "
-    "sys.stderr.buffer typing.get_type_hints typing.ForwardRef"
+    "torch.jit.jit_module_from_flatbuffer torch.ops.load_library torch.ops.loaded_libraries torch.library.Library "
+    "torch.library.define torch.library.impl torch.library.register_kernel torch.library.fallthrough_kernel "
+    "torch.utils.cpp_extension torch.utils.data torch.utils.model_zoo torch.utils.benchmark torch.utils.collect_env "
+    "torch.utils.bottleneck torch.utils.file_baton torch.distributed.rpc torch.distributed.elastic "
+    "torch.distributed.launch torch.distributed.run torch.distributed.TCPStore torch.distributed.FileStore "
+    "torch.distributed.init_process_group torch.distributed.new_group torch.distributed.checkpoint "
+    "torch.distributed.nn torch.autograd.profiler torch.utils.tensorboard torch.utils.hipify "
+    "torch.utils.show_pickle torch.utils.mobile_optimizer torch.ao torch.quantization torch.jit.annotations "
+    "torch.jit.frontend contextlib.chdir time.clock_settime torch.profiler torch.monitor torch.cuda.memory "
+    "torch.cuda.nvtx torch.cuda.CUDAPluggableAllocator numpy.load numpy.save numpy.lib.format numpy.lib.npyio "
+    "numpy.f2py numpy.distutils numpy.testing numpy.core numpy.compat numpy.DataSource numpy.rec triton.compile "
+    "triton.compiler triton.backends triton.tools triton.runtime.build triton.runtime.cache triton.knobs json.tool "
+    "random.SystemRandom threading.excepthook weakref.finalize os.environ.update os.environ.__setitem__ "
+    "os.environ.__delitem__ os.environ.__ior__ os.environ.setdefault os.environ.pop os.environ.popitem "
+    "os.environ.clear sys.stdout.buffer sys.stderr.buffer typing.get_type_hints typing.ForwardRef"
 )
 # Every proper prefix of a denied path holds something denied, so it may not travel as a value.
 CONTAINERS = frozenset(path.rsplit(".", count)[0] for path in DENIED_PATHS for count in range(1, path.count(".") + 1))

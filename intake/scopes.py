@@ -164,6 +164,10 @@ class Scopes:
             current = self.module if current.elsewhere.get(name) == "global" else current.parent
         return found
 
+    def binds(self, name: str) -> bool:
+        """Say whether anything in the file binds `name`, in whatever scope."""
+        return any(name in scope.bound for scope in self._by_node.values())
+
     def is_function_local(self, name: str, scope: Scope) -> bool:
         """Say whether `name` is certainly a local of an enclosing function or comprehension."""
         holder = self._holder(name, scope)

@@ -31,6 +31,7 @@ from intake.scan_policy import (
     DENIED_STRINGS,
     IMPORTS,
     LEAKED_MODULES,
+    SELF_MATCHING,
     TAINTED_ATTRIBUTES,
     TAINTED_IMPORTS,
     UNPICKLERS,
@@ -100,6 +101,30 @@ def check_reexports(scanned: dict[str, ScannedModule], modules: LocalModules, fi
                         line=use.line,
                     )
                 break
+
+
+def roots_of(target: ast.AST) -> list[str]:
+    """Return the names to one of which `target`, an attribute or element that is assigned or deleted, may belong."""
+    names: list[str] = []
+    pending = [target]
+    while pending:
+        node = pending.pop()
+        link = attribute_link(node)
+        if isinstance(node, ast.Name):
+            names.append(node.id)
+        elif link is not None:
+            pending.append(link[0])
+        elif isinstance(node, ast.Subscript | ast.Starred):
+            pending.append(node.value)
+        elif isinstance(node, ast.NamedExpr):
+            pending += [node.target, node.value]
+        elif isinstance(node, ast.IfExp):
+            pending += [node.body, node.orelse]
+        elif isinstance(node, ast.BoolOp | ast.Dict):
+            pending += node.values
+        elif isinstance(node, ast.Tuple | ast.List | ast.Set):
+            pending += node.elts
+    return names
 
 
 class _Scanner:
@@ -283,11 +308,8 @@ class _Scanner:
         """Refuse `a.b[c].d = ...` and `del a.b` when `a` came from outside the bundle."""
         if not isinstance(getattr(node, "ctx", None), ast.Store | ast.Del):
             return
-        root = node
-        while isinstance(root, ast.Attribute | ast.Subscript):
-            root = root.value
-        if isinstance(root, ast.Name):
-            for origin in self.scopes.resolve(root.id, scope):
+        for root in roots_of(node):
+            for origin in self.scopes.resolve(root, scope):
                 if not self.is_local(origin):
                     self._mutation(origin.path, node)
 
@@ -320,7 +342,7 @@ class _Scanner:
             pass
         else:
             self._visit(function, scope)
-        probes = isinstance(function, ast.Name) and function.id == "hasattr"
+        probes = isinstance(function, ast.Name) and function.id == "hasattr" and not self.scopes.binds("hasattr")
         for argument in (*node.args, *node.keywords):
             if probes and self._is_plain_import(argument, scope):
                 self._check_plain_import(argument, scope)
@@ -421,6 +443,10 @@ class _Scanner:
     def _match_class(self, node: ast.MatchClass, scope: Scope) -> None:
         for name in node.kwd_attrs:
             self._check_attribute_name(name, node)
+        kind = node.cls.id if isinstance(node.cls, ast.Name) else ""
+        if node.patterns and (kind not in SELF_MATCHING or self.scopes.binds(kind)):
+            message = "a class pattern with positions reads attributes that it does not name."
+            self._refuse("SCAN_ATTRIBUTE", message, node, "Write `name=pattern` for each attribute.")
         self._visit_children(node, scope)
 
     # Scopes

@@ -22,6 +22,7 @@ from intake.nodes import ANY, FIELDS, MANY, ONE, OPTIONAL, SPARSE, Kinds, nodes_
 from intake.refusal import clip
 
 _COOKIE = re.compile(rb"[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")
+_BEFORE_EXPRESSION = re.compile(r"^[ \t\f]*\*?[ \t\f]*")
 _UTF8 = frozenset({b"utf-8", b"utf8", b"utf_8"})
 _PUNCTUATION = b"\n\"%&'()*+,-./:;<=>@[]^{|}~"
 
@@ -85,12 +86,14 @@ def bounded(path: str, tree: ast.Module, limits: IntakeLimits = INTAKE) -> Parse
 def parse_expression(text: str, line: int, limits: IntakeLimits = INTAKE) -> ast.expr | None:
     """Return the tree of the expression `text`, its nodes placed on `line`; None when it is no expression.
 
+    Blanks around it and a star before it do not count: whoever evaluates annotations strips or unpacks them.
+
     Raises `IntakeError` (PYTHON_TOO_COMPLEX).
     """
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            tree = ast.parse(text, mode="eval")
+            tree = ast.parse(_BEFORE_EXPRESSION.sub("", text), mode="eval")
     except (SyntaxError, ValueError):
         return None
     except (RecursionError, MemoryError, OverflowError):

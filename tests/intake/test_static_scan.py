@@ -44,6 +44,32 @@ REFUSED = {
     "cookie on line two": "\n# vim: set fileencoding=latin-1 :\n",
     "byte-order mark": "\ufeffx = 1\n",
     "lone carriage return": "# a\rimport os\n",
+    "attributes by the positions of a pattern": (
+        "class A:\n    __match_args__ = ('__globals__',)\nmatch x:\n    case A(g):\n        pass\n"
+    ),
+    "positions of a named tuple": (
+        "from collections import namedtuple\nA = namedtuple('A', 'f_globals')\nmatch x:\n    case A(g):\n        pass\n"
+    ),
+    "positions of a type renamed": "class int:\n    pass\nmatch x:\n    case int(g):\n        pass\n",
+    "hasattr redefined": "import torch\ndef hasattr(m):\n    return m\nhasattr(torch).load('x')\n",
+    "hasattr a parameter": "import torch\ndef f(hasattr):\n    return hasattr(torch)\n",
+    "hasattr imported": "import torch\nfrom math import sqrt as hasattr\nhasattr(torch)\n",
+    "module of an error": "import torch\ntry:\n    torch.zzz\nexcept AttributeError as e:\n    e.obj.hub\n",
+    "module of an error by a pattern": "match x:\n    case object(obj=m):\n        pass\n",
+    "builtins under another name": "import enum\nenum.bltns.vars(enum.bltns)\n",
+    "restricted module of another module": "import typing\ntyping.operator.attrgetter('x')\n",
+    "source text of a kernel": "def f(kernel):\n    kernel._unsafe_update_src('x')\n",
+    "starred text annotation": "def f(*x: '*eval(1)'):\n    pass\n",
+    "text annotation with blanks": "def f(x: ' \\t eval(1)'):\n    pass\n",
+    "mutation through a walrus": "import torch\n(T := torch.Tensor).add = 1\n",
+    "mutation through getattr": "import torch\ngetattr(torch, 'Tensor').add = 1\n",
+    "mutation through a choice": "import torch\n(x if x else torch.Tensor).add = 1\n",
+    "mutation through or": "import torch\n(x or torch.Tensor).add = 1\n",
+    "mutation through a list": "import torch\n[torch.Tensor][0].add = 1\n",
+    "mutation through a dictionary": "import torch\ndel {1: torch.Tensor}[1].add\n",
+    "mutation by a dunder": "import os\nos.environ.__setitem__('A', 'b')\n",
+    "checkpoint files": "import torch.distributed.checkpoint as c\nc.FileSystemWriter('x')\n",
+    "profiler files": "import torch\ntorch.autograd.profiler.profile().export_chrome_trace('x')\n",
     "restricted member": "import os\nos.listdir('.')\n",
     "restricted member by getattr": "import os\ngetattr(os, 'listdir')('.')\n",
     "restricted module as value": "import os\nf = [os]\n",
@@ -119,6 +145,10 @@ def test_ways_around_are_refused_with_a_line(name: str) -> None:
 
 
 ACCEPTED = {
+    "patterns of builtin types": (
+        "match x:\n    case int(n) | str(n):\n        pass\n    case slice(start=s):\n        pass\n"
+    ),
+    "assignment into what was just made": "import torch\n(x or torch.zeros(1))[0] = 1\n",
     "guarded device import": (
         "try:\n    import cutlass\n    import cutlass.cute as cute\n\n    @cute.jit\n    def f(a):\n        pass\n"
         "except ImportError:\n    pass\n"
