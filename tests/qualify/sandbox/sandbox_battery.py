@@ -54,11 +54,17 @@ def targets(folder: Path, owner: int = -1) -> Iterator[dict[str, Any]]:
         (folder / name).chmod(mode)
     os.chown(folder / "wallet.json", owner, owner)
     name, socket_file = f"cacheon-test-{os.getpid()}", str(folder / "socket")
-    with socket.socket() as listener, socket.socket(socket.AF_UNIX) as abstract, socket.socket(socket.AF_UNIX) as named:
+    with (
+        socket.socket() as listener,
+        socket.socket(socket.AF_UNIX) as abstract,
+        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as datagrams,
+        socket.socket(socket.AF_UNIX) as named,
+    ):
         listener.bind(("127.0.0.1", 0))
         listener.listen()
         abstract.bind("\0" + name)
         abstract.listen()
+        datagrams.bind("\0" + name + "-datagrams")
         named.bind(socket_file)
         os.chmod(socket_file, 0o777)
         named.listen()
@@ -66,6 +72,7 @@ def targets(folder: Path, owner: int = -1) -> Iterator[dict[str, Any]]:
             yield {
                 "port": listener.getsockname()[1],
                 "abstract": name,
+                "datagrams": name + "-datagrams",
                 "socket": socket_file,
                 "secret": str(folder / "wallet.json"),
                 "private": str(folder / "private.json"),
