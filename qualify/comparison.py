@@ -77,7 +77,12 @@ class WorstElement:
 
 
 class Comparator(ABC):
-    """How outputs of a slot are judged. Stateless."""
+    """How outputs of a slot are judged. Stateless. `promise` says it in a sentence, with what may not be finite."""
+
+    @property
+    @abstractmethod
+    def promise(self) -> str:
+        """What a right answer is."""
 
     @abstractmethod
     def row_bounds(self, expected: torch.Tensor, tolerance: Tolerance) -> torch.Tensor:
@@ -99,6 +104,11 @@ class Comparator(ABC):
 
 class Rows(Comparator):
     """Every element and every row within its bound."""
+
+    @property
+    def promise(self) -> str:
+        """What a right answer is."""
+        return "every element and every row within the bounds below; no output may be infinite or NaN."
 
     def row_bounds(self, expected: torch.Tensor, tolerance: Tolerance) -> torch.Tensor:
         """Return the bound of every row's error norm."""

@@ -28,6 +28,16 @@ class TopK(Comparator):
         self.mean = mean
         self.row = row
 
+    @property
+    def promise(self) -> str:
+        """What a right answer is."""
+        return (
+            f"the ranking inside each row. Of its {self.k} best at least {self.mean:.1%} are the right ones over all "
+            f"rows and {self.row:.0%} in each, ties are free, and the scores of a row correlate with the expected ones "
+            f"by {_CORRELATION}. A score is minus infinity exactly where nothing is visible, never NaN or plus "
+            "infinity. Of the bounds, `Row` says how near to the last of the best a score counts as one of them."
+        )
+
     def row_bounds(self, expected: torch.Tensor, tolerance: Tolerance) -> torch.Tensor:
         """Return the lowest score of every row that still is among its `k` best, less what rounding may move it."""
         rows = expected.reshape(-1, expected.shape[-1])
