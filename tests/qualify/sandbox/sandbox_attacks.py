@@ -81,6 +81,11 @@ def abstract_socket(facts: dict[str, Any]) -> object:
     return "connected"
 
 
+def abstract_datagram(facts: dict[str, Any]) -> object:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as client:
+        return client.sendmsg([b"x"], [], 0, "\0" + facts["datagrams"])  # the address is out of a filter's sight
+
+
 def path_socket(facts: dict[str, Any]) -> object:
     with socket.socket(socket.AF_UNIX) as client:
         client.connect(facts["socket"])
@@ -235,6 +240,7 @@ BLOCKED: dict[str, Callable[[dict[str, Any]], object]] = {
     "send a packet": send_a_packet,
     "resolve a name": lambda _: socket.getaddrinfo("example.org", 443),
     "connect to an abstract socket": abstract_socket,
+    "send to an abstract socket": abstract_datagram,
     "connect to a socket file": path_socket,
     "make a socket": lambda _: socket.socket(),
     "make a Unix socket": lambda _: socket.socket(socket.AF_UNIX),
