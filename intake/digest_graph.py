@@ -39,9 +39,9 @@ def deep_digests(shallow: Sequence[str], references: Sequence[Sequence[int]]) ->
                 for node in circle
             }
         # No number of rounds reaches every node from every other, so each gets what all of them say.
-        whole = sorted(current.values()) if rounds else []
+        whole = digest_of(*sorted(current.values())) if rounds else ""
         for node in circle:
-            deep[node] = digest_of(current[node], *whole) if rounds else current[node]
+            deep[node] = digest_of(current[node], whole) if rounds else current[node]
     return deep
 
 

@@ -137,16 +137,18 @@ class Body(Reading):
     def _decorators(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         """Write the decorators of a function; texts by which a tuner names its parameters read like these."""
         self._emit(f"*{len(node.decorator_list)}")
-        names = parameters(node.args)
+        start, is_tuned = len(self.tokens), False
+        places = {name: place for place, name in enumerate(parameters(node.args))}
         for decorator in node.decorator_list:
             is_tuner = isinstance(decorator, ast.Call) and self.meaning_of(decorator.func) in _TUNERS
-            start = len(self.tokens)
-            self._texts = {name: place for place, name in enumerate(names)} if is_tuner else {}
+            is_tuned = is_tuned or is_tuner
+            self._texts = places if is_tuner else {}
             self._node(decorator)
             self._texts = {}
-            said = {token for name in names for token in (f"k:{name}", constant_token(name))}
-            if is_tuner and any(token in said or _may_name(token) for token in self.tokens[start:]):
-                self._emit(f"named:{','.join(names)}")
+        if is_tuned:
+            said = {token for name in places for token in (f"k:{name}", constant_token(name))}
+            if any(token in said or _may_name(token) for token in self.tokens[start:]):
+                self._emit(f"named:{','.join(places)}")
 
     def _lambda(self, node: ast.Lambda) -> None:
         self._emit("Lambda")

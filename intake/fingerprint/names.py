@@ -117,6 +117,7 @@ class Names:
         self._files: dict[str, File] = {}
         self._known: dict[Definition, Meaning] = {}
         self._rebound: set[str] = set()
+        self._imported_files: dict[str, list[str]] = {}
 
     def file(self, path: str) -> File:
         """Return one file of the bundle."""
@@ -137,6 +138,9 @@ class Names:
 
     def files_imported(self, path: str) -> list[str]:
         """Return the files of the bundle that importing a file imports directly, and their packages."""
+        known = self._imported_files.get(path)
+        if known is not None:
+            return known
         found: dict[str, None] = {}
         for dotted in self.file(path).imported:
             parts = self._absolute(path, dotted)
@@ -144,7 +148,8 @@ class Names:
                 target = self._modules.find(parts[:length]) if self._modules.is_local(parts[0]) else None
                 if target is not None and target != path:
                     found[target] = None
-        return list(found)
+        known = self._imported_files[path] = list(found)
+        return known
 
     def resolve(self, path: str, name: str, attributes: list[str]) -> Meaning:
         """Return what `name.attributes` means at the top level of `path`.
