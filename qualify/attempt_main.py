@@ -40,9 +40,7 @@ def main(arguments: list[str]) -> int:
     log = structlog.get_logger()
     signal.signal(signal.SIGTERM, _interrupt)
     try:
-        request = read_request(options.request)
-        options.out.mkdir(parents=True, exist_ok=True)
-        attempt = run_attempt(request, emit, workplace=options.out)
+        attempt = run_attempt(read_request(options.request), emit, workplace=options.out)
         data = encode_attempt(attempt)
         digest = attempt_digest(data)
         path = write_attempt(options.out, digest, data)

@@ -3,7 +3,8 @@
 Invariants
 1. A docket exists only for a target that the arena judges and for bundles that are what they are filed as.
 2. The candidate's arms run from the incumbents' tree with the one target replaced, the baseline's from that tree as it
-   is (`qualify.engine_tree`). Both roles run under the same limits; only what is mounted differs.
+   is (`qualify.engine_tree`). Both roles run under the same limits; only what is mounted differs, and of its tree an
+   arm sees the bundles that serve its calls.
 3. An atomic target is one comparison on the workloads of all its members. Its docket has a view for each of them, which
    is in every respect the docket of a single slot; a member without crown of its own target is held by whoever holds
    that slot.
@@ -11,7 +12,7 @@ Invariants
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -126,10 +127,12 @@ class Docket:
         The ranks of a group share the core: what they wait for each other is part of every call, and the same for both
         roles. A machine with a core for every rank would show other ratios; arenas say which machine counts.
 
-        A tree that none of them needs is not mounted: what a bundle can see must not tell it which role it plays.
+        Of a tree, only the bundles that these are from are mounted: what a bundle can see must not tell it which role
+        it plays, and must not hold the kernels of others.
         """
         own = trees.candidate if role == "candidate" else trees.incumbent
-        offered = ((own, ENGINE_MOUNT), (trees.incumbent, INCUMBENT_MOUNT))
+        places = {ENGINE_MOUNT: own, INCUMBENT_MOUNT: trees.incumbent}
+        roots = sorted({one.root for one in implementations if not one.is_stock})
         return SandboxPolicy(
             memory_bytes=self.arena.arm_memory_bytes,
             cpu_seconds=self.arena.attempt_budget_seconds,
@@ -137,7 +140,7 @@ class Docket:
             cores=(core,),
             ranks=self.world_size,
             processes=_TASKS_PER_RANK * self.world_size,
-            readonly=tuple((tree, mount) for tree, mount in offered if _uses(implementations, mount)),
+            readonly=tuple((f"{places[mount]}/{name}", f"{mount}/{name}") for mount, name in map(_split, roots)),
             waive=self.request.waive,
         )
 
@@ -173,7 +176,7 @@ def open_docket(request: AttemptRequest) -> Docket:
 
 
 def _slot_of(arena: Arena, workload: Workload) -> Slot:
-    slot = find_slot(workload.target)
+    slot = find_slot(workload.target, workload.profile)
     if slot.collective != (workload.world_size > 1):
         raise ConfigurationError(
             "TARGET_NOT_MEASURABLE",
@@ -184,5 +187,7 @@ def _slot_of(arena: Arena, workload: Workload) -> Slot:
     return slot
 
 
-def _uses(implementations: Iterable[Implementation], mount: str) -> bool:
-    return any(one.root.startswith(f"{mount}/") for one in implementations)
+def _split(root: str) -> tuple[str, str]:
+    """Return the mount and the folder of a bundle's place in an arm."""
+    mount, _, name = root.rpartition("/")
+    return mount, name

@@ -205,7 +205,8 @@ def _view(whole: Docket, docket: Docket, ground: _Ground) -> Bench:
 
 @contextlib.contextmanager
 def _tree_store(workplace: Path | None) -> Iterator[Path]:
-    """Lend a folder for engine trees that no other attempt uses. Raises `HostError` (TREE_NOT_BUILT)."""
+    """Lend a folder for engine trees that no other attempt uses; leave nothing. Raises `HostError` (TREE_NOT_BUILT)."""
+    made = workplace is not None and not workplace.exists()
     try:
         if workplace is not None:
             workplace.mkdir(parents=True, exist_ok=True)
@@ -214,8 +215,13 @@ def _tree_store(workplace: Path | None) -> Iterator[Path]:
         raise HostError(
             "TREE_NOT_BUILT", f"no engine tree can be built below {workplace}: {error.strerror}"
         ) from error
-    with folder as name:
-        yield Path(name)
+    try:
+        with folder as name:
+            yield Path(name)
+    finally:
+        if made and workplace is not None:
+            with contextlib.suppress(OSError):  # somebody else put something there
+                workplace.rmdir()
 
 
 def _seal(attempt_id: str, seed: bytes | None) -> Opening:
