@@ -85,6 +85,7 @@ class Scopes:
         self._by_node: dict[int, Scope] = {id(tree): self.module}
         self._resolved: dict[Binding, tuple[ImportedName, ...]] = {}
         self._reaching_import: set[Binding] | None = None
+        self._all_bound: frozenset[str] | None = None
         for child in children(tree):
             self._bind(child, self.module)
 
@@ -166,7 +167,9 @@ class Scopes:
 
     def binds(self, name: str) -> bool:
         """Say whether anything in the file binds `name`, in whatever scope."""
-        return any(name in scope.bound for scope in self._by_node.values())
+        if self._all_bound is None:
+            self._all_bound = frozenset().union(*(scope.bound for scope in self._by_node.values()))
+        return name in self._all_bound
 
     def is_function_local(self, name: str, scope: Scope) -> bool:
         """Say whether `name` is certainly a local of an enclosing function or comprehension."""
