@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
-ENGINE_MOUNT = "/engine"  # the engine tree of the role
-INCUMBENT_MOUNT = "/incumbent"  # the incumbent's, in a candidate's arm that leaves calls to it
+ENGINE_MOUNT = "/engine"  # where bundles of engine trees are mounted
 
 
 class Implementation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Stock (all fields empty), or one entry of the bundle whose files lie in `root`, below a mount.
+    """Stock (all fields empty), or one entry of the bundle whose files lie in `root`, below the mount.
 
     With `override` the entry fills that point of the slot's base kernel (`qualify.override`).
     """

@@ -20,8 +20,8 @@ from config.arena import Arena, Workload, load_arena
 from config.errors import ConfigurationError
 from config.target_catalog import Target, load_catalog
 from intake.report import IntakeReport
-from qualify.arm_plan import ENGINE_MOUNT, INCUMBENT_MOUNT, Implementation
-from qualify.engine_tree import EngineTree, Part, materialise
+from qualify.arm_plan import Implementation
+from qualify.engine_tree import EngineTree, Part, materialise, package_of
 from qualify.request import AttemptRequest
 from qualify.routing import Ahead, Routes, Seam, reached_variant, route_candidate, route_incumbent
 from qualify.sandbox.policy import SandboxPolicy
@@ -130,9 +130,12 @@ class Docket:
         Of a tree, only the bundles that these are from are mounted: what a bundle can see must not tell it which role
         it plays, and must not hold the kernels of others.
         """
-        own = trees.candidate if role == "candidate" else trees.incumbent
-        places = {ENGINE_MOUNT: own, INCUMBENT_MOUNT: trees.incumbent}
-        roots = sorted({one.root for one in implementations if not one.is_stock})
+        mine = package_of(self.candidate.content_hash)
+        mounts = []
+        for root in sorted({one.root for one in implementations if not one.is_stock}):
+            package = root.rpartition("/")[2]
+            tree = trees.candidate if role == "candidate" and package == mine else trees.incumbent
+            mounts.append((f"{tree}/{package}", root))
         return SandboxPolicy(
             memory_bytes=self.arena.arm_memory_bytes,
             cpu_seconds=self.arena.attempt_budget_seconds,
@@ -140,7 +143,7 @@ class Docket:
             cores=(core,),
             ranks=self.world_size,
             processes=_TASKS_PER_RANK * self.world_size,
-            readonly=tuple((f"{places[mount]}/{name}", f"{mount}/{name}") for mount, name in map(_split, roots)),
+            readonly=tuple(mounts),
             waive=self.request.waive,
         )
 
@@ -185,9 +188,3 @@ def _slot_of(arena: Arena, workload: Workload) -> Slot:
         )
     admit(slot, workload.dtype)
     return slot
-
-
-def _split(root: str) -> tuple[str, str]:
-    """Return the mount and the folder of a bundle's place in an arm."""
-    mount, _, name = root.rpartition("/")
-    return mount, name

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from intake.domain import canonical_descriptor, effective_domain
 from intake.registry import VariantRegistry
 from intake.report import IntakeReport, ResolvedVariant
-from qualify.arm_plan import ENGINE_MOUNT, INCUMBENT_MOUNT, Implementation
+from qualify.arm_plan import ENGINE_MOUNT, Implementation
 from qualify.engine_tree import package_of
 from qualify.slots.base import Dimensions, Slot, live_descriptor
 
@@ -47,7 +47,7 @@ class Routes:
 
 def route_incumbent(seam: Seam, cases: Sequence[Dimensions], incumbent: IntakeReport | None) -> Routes:
     """Return the routes of the baseline arm: stock, or the incumbent bundle with stock outside its domains."""
-    return _routes([_incumbent(seam, case, incumbent, ENGINE_MOUNT) for case in cases], ())
+    return _routes([_incumbent(seam, case, incumbent) for case in cases], ())
 
 
 def route_candidate(
@@ -63,9 +63,9 @@ def route_candidate(
     for case in cases:
         variant = reached_variant(seam, case, candidate, ahead)
         if variant is None:
-            chosen.append(_incumbent(seam, case, incumbent, INCUMBENT_MOUNT))
+            chosen.append(_incumbent(seam, case, incumbent))
         else:
-            chosen.append(_implementation(ENGINE_MOUNT, candidate, variant))
+            chosen.append(_implementation(candidate, variant))
             reached.add(f"{variant.slot}/{variant.variant}")
     return _routes(chosen, tuple(sorted(reached)))
 
@@ -95,13 +95,13 @@ def _variant(seam: Seam, case: Dimensions, report: IntakeReport) -> ResolvedVari
     return by_name[selection.variant] if selection.variant is not None else None
 
 
-def _incumbent(seam: Seam, case: Dimensions, incumbent: IntakeReport | None, mount: str) -> Implementation:
+def _incumbent(seam: Seam, case: Dimensions, incumbent: IntakeReport | None) -> Implementation:
     variant = _variant(seam, case, incumbent) if incumbent is not None else None
-    return STOCK if variant is None or incumbent is None else _implementation(mount, incumbent, variant)
+    return STOCK if variant is None or incumbent is None else _implementation(incumbent, variant)
 
 
-def _implementation(mount: str, report: IntakeReport, variant: ResolvedVariant) -> Implementation:
-    root = f"{mount}/{package_of(report.content_hash)}"
+def _implementation(report: IntakeReport, variant: ResolvedVariant) -> Implementation:
+    root = f"{ENGINE_MOUNT}/{package_of(report.content_hash)}"
     return Implementation(root, variant.source, variant.entry, variant.prepare or "", variant.override_point or "")
 
 

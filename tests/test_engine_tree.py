@@ -5,6 +5,7 @@ The composition of an override is covered with a private bundle made here: no pu
 
 from __future__ import annotations
 
+import json
 import stat
 import threading
 from collections.abc import Callable, Iterable
@@ -18,6 +19,7 @@ from config.errors import ConfigurationError, HostError
 from config.target_catalog import load_catalog
 from intake.content_hash import hash_tree
 from qualify.bundle_loader import BundleLoader
+from qualify.docket import open_docket
 from qualify.engine_tree import DOCUMENT, EngineTree, Part, check_tree, discard, materialise, package_of
 from qualify.referee import PRELOAD, run_attempt
 from qualify.request import AttemptRequest, Holding
@@ -293,7 +295,7 @@ def test_an_override_is_not_measured_with_devices(tmp_path: Path, fork_server: Z
 
 LOOKS = """import os, torch
 
-SEEN = os.path.exists("/engine/OTHER") or os.path.isdir("/incumbent")
+SEEN = any(os.path.exists("/engine/" + name) for name in OTHERS)
 try:
     os.open(__file__, os.O_WRONLY)
     MINE = 0.0
@@ -319,10 +321,49 @@ def test_an_arm_sees_its_own_bundle_of_the_tree_and_cannot_change_it(
         Holding(SILU, describe_bundle(EXAMPLES / "silu_slow", tmp_path / "s.json")),
         Holding(NORM, describe_bundle(EXAMPLES / "rmsnorm_fast", tmp_path / "n.json")),
     ]
-    text = LOOKS.replace("OTHER", package_of(stack[1].bundle.content_hash))
+    text = LOOKS.replace("OTHERS", repr([package_of(one.bundle.content_hash) for one in stack]))
     part = write(SILU, "", **{"manifest.toml": manifest, "kernels/epilogue.py": text})
     request = request_of(Path(bundles[part.content_hash]), tmp_path, SILU, stack)
     evidence = run_attempt(request, lambda event: None, fork_server)
     assert evidence.incidents == ()
     parts = [Part(one.target_id, one.bundle.content_hash) for one in stack]
     assert evidence.identity.incumbent_digest == EngineTree.of(CATALOG, parts).digest
+
+
+GAP = """import torch
+
+
+def silu_and_mul(x, out):
+    d = out.shape[-1]
+    y = x.float()
+    out.copy_(torch.nn.functional.silu(y[..., :d]) * y[..., d:])
+"""
+
+
+@pytest.mark.parametrize("crowned", [False, True])
+def test_a_gap_in_the_domain_is_filled_in_the_candidates_arm(
+    tmp_path: Path, fork_server: Zygote, crowned: bool
+) -> None:
+    """Two variants leave a shape between them to stock, or to the crowned bundle, which is mounted beside."""
+    tree = tmp_path / "bundle"
+    (tree / "kernels").mkdir(parents=True)
+    (tree / "kernels" / "k.py").write_text(GAP)
+    row = '[[ops]]\nslot = "activation.silu_and_mul"\nsource = "kernels/k.py"\nentry = "silu_and_mul"\n'
+    text = 'bundle_id = "b"\nabi_version = "cacheon-op-abi-v0"\ncompetition.target = "activation.silu_and_mul"\n'
+    for name, bound in (("small", {"max": 16}), ("large", {"min": 128})):
+        (tree / f"{name}.json").write_text(json.dumps({"capabilities": {"num_tokens": bound}}))
+        text += f'{row}variant = "{name}"\nmetadata = "{name}.json"\n'
+    (tree / "manifest.toml").write_text(text)
+    stack = [Holding(SILU, describe_bundle(EXAMPLES / "silu_fast", tmp_path / "s.json"))] if crowned else []
+    request = request_of(tree, tmp_path, SILU, stack)
+    arena = Path(request.arena)
+    shapes = "shapes = [{ num_tokens = 8, d = 64 }, { num_tokens = 64, d = 64 }, { num_tokens = 256, d = 64 }]"
+    arena.write_text(arena.read_text().replace("shapes = [{ num_tokens = 64, d = 1024 }]", shapes))
+    arena.write_text(arena.read_text().replace("blocks_per_launch = 2", "blocks_per_launch = 3"))
+    docket = open_docket(request)
+    routes = docket.candidate_routes(docket.shapes)
+    assert [routes.implementations[at].is_stock for at in routes.by_case] == [False, not crowned, False]
+    evidence = run_attempt(request, lambda event: None, fork_server)
+    assert evidence.incidents == ()
+    assert evidence.identity.variants == (f"{SILU}/large", f"{SILU}/small")
+    assert [block.case for block in evidence.launches[0].blocks] == [0, 1, 2]

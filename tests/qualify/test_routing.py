@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from intake.report import IntakeReport, ResolvedVariant
-from qualify.arm_plan import ENGINE_MOUNT, INCUMBENT_MOUNT, Implementation
+from qualify.arm_plan import ENGINE_MOUNT, Implementation
 from qualify.docket import open_docket
 from qualify.engine_tree import package_of
 from qualify.request import Holding
@@ -61,9 +61,10 @@ def test_a_gap_is_served_by_the_incumbent_in_the_candidates_arm() -> None:
     """Outside the candidate's domain stock, or the crowned bundle, serves."""
     routes = route_candidate(SEAM, CASES, report(LARGE), None)
     assert routes.implementations[routes.by_case[0]] == STOCK
-    crowned = report(("default", {}))
+    crowned = msgspec.structs.replace(report(("default", {})), content_hash="2" * 64)
     routes = route_candidate(SEAM, CASES, report(LARGE), crowned)
-    assert routes.implementations[routes.by_case[0]] == Implementation(f"{INCUMBENT_MOUNT}/{FOLDER}", "default.py", "f")
+    other = f"{ENGINE_MOUNT}/{package_of('2' * 64)}"
+    assert routes.implementations[routes.by_case[0]] == Implementation(other, "default.py", "f")
     assert routes.implementations[routes.by_case[1]] == Implementation(f"{ENGINE_MOUNT}/{FOLDER}", "large.py", "f")
 
 
