@@ -26,7 +26,8 @@ RANKS_MAX = 8  # of one group
 class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """What one target is measured on: a dtype, a list of shapes (dimension name -> extent), and for a collective the
     number of ranks. An atomic target has `members` instead: it is measured on the workloads that they have here.
-    The digest of an arena without groups or atomic targets does not know these fields.
+    A `profile` is the model whose use of the slot is measured, where that differs from the slot itself.
+    The digest of an arena that has none of these does not know the fields.
     """
 
     target: str
@@ -34,6 +35,7 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     shapes: tuple[dict[str, int], ...] = ()
     world_size: int = 1
     members: tuple[str, ...] = ()
+    profile: str = ""
 
 
 class Arena(msgspec.Struct, frozen=True, dict=True, forbid_unknown_fields=True):

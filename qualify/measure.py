@@ -84,7 +84,7 @@ class Rig:
         """Fork one arm with memory for `shapes` and run its load-time half. Raises `ArmError` and `HostError`."""
         memory = self._memory(tuple(shapes))
         hello = secrets.token_bytes(16).hex()
-        plan = ArmPlan(self.slot.id, self.dtype, self.arena.arm_threads, hello, setup.implementations)
+        plan = ArmPlan(self.slot.key, self.dtype, self.arena.arm_threads, hello, setup.implementations)
         deadline_ms = _START_PATIENCE * self.arena.call_deadline_ms
         try:
             kind = ArmGroup if self.slot.collective else Arm

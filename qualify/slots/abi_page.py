@@ -17,7 +17,7 @@ from qualify.content import ALL_STYLES, CROWDED, DENORMAL, INTEGERS, LARGE, PADD
 from qualify.dtypes import DTYPES
 from qualify.memory import ALIGNMENT
 from qualify.slots.base import Argument, Slot, live_descriptor
-from qualify.slots.registry import SLOTS
+from qualify.slots.registry import PROFILES, SLOTS
 
 _HEAD = f"""# Kernel ABI
 
@@ -73,11 +73,20 @@ _STYLES = {
 _EDGES = {
     DENORMAL.name: "denormal values: what is left of them is not asked for, but nothing may become large or no number",
     INTEGERS.name: "whole numbers for which the call is exact in every dtype; the answer is, too",
-    LARGE.name: "logits above 100, which overflow an exponential unless the largest is subtracted first",
+    LARGE.name: "attention: logits above 100, which overflow an exponential unless the largest is subtracted first",
     RAGGED.name: "lengths at the edges of what is legal, and bait behind them that must not be seen",
     CROWDED.name: "all tokens choose the same experts",
     PADDED.name: "huge values in rows that belong to no token",
 }
+_PROFILES = """
+## Model profiles
+
+An arena may measure a slot as one model uses it. Such a call reports `model` as well, so a row can ask for it; a row
+without that wish gets it too. The profiles of the two mixture slots have a clamped activation, called swigluoai: with
+g = min(gate, 7) and u = clamp(up, -7, 7) it is g * sigmoid(1.702 * g) * (u + 1). An edge of theirs, `large`, drives
+gates and ups beyond both limits. Bounds that are named below are those of the slot.
+
+"""
 
 
 def page(slots: Mapping[str, Slot]) -> str:
@@ -87,7 +96,13 @@ def page(slots: Mapping[str, Slot]) -> str:
     parts += [_table(("Name", "Values"), ((f"`{name}`", text) for name, text in _EDGES.items()))]
     for name in sorted(slots):
         parts += _section(slots[name], load_templates()[name], load_slot_resources()[name])
-    return "".join(parts)
+    return "".join([*parts, *_profiles()])
+
+
+def _profiles() -> Iterator[str]:
+    yield _PROFILES
+    rows = ((f"`{one.id}`", f"`{one.model}`", one.comparator.promise) for one in PROFILES.values())
+    yield _table(("Slot", "Model", "Judged by"), rows)
 
 
 def _section(slot: Slot, template: Template, abi: SlotAbi) -> Iterator[str]:

@@ -55,7 +55,7 @@ def examine(slot: Slot, dtype: str, styles: Iterable[Style], ranks: int = GROUP_
     for style in styles:
         call = Rehearsal(slot, dtype, style, ranks=ranks, content=content)
         for control, wanted, figure in _figures(call):
-            yield Trial(slot.id, dtype, style.name, control, wanted, figure)
+            yield Trial(slot.key, dtype, style.name, control, wanted, figure)
 
 
 @functools.cache
@@ -75,7 +75,7 @@ def admit(slot: Slot, dtype: str) -> tuple[Trial, ...]:
         more = f" and {len(odd) - _NAMED} more" if len(odd) > _NAMED else ""
         raise ConfigurationError(
             "SLOT_NOT_ADMITTED",
-            f"slot {slot.id} tells right from wrong no longer: {'; '.join(odd[:_NAMED])}{more}",
+            f"slot {slot.key} tells right from wrong no longer: {'; '.join(odd[:_NAMED])}{more}",
             hint="its reference, stock form, comparator or inputs were changed; run tests/qualify/test_admission.py",
         )
     return table

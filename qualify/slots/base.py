@@ -68,7 +68,13 @@ class Slot(ABC):
     weight_dimensions: ClassVar[tuple[str, ...]] = ()  # the extents that name one set of weights
     per_rank: ClassVar[frozenset[str]] = frozenset()  # inputs and weights of which every rank has its own
     comparator: ClassVar[Comparator] = ROWS
+    model: ClassVar[str] = ""  # of a profile: whose use of the slot this is
     edges: ClassVar[tuple[Style, ...]] = ()  # distributions of this slot alone, each asked once on a small shape
+
+    @property
+    def key(self) -> str:
+        """The name this slot is registered under: its id, and for a model profile the model."""
+        return f"{self.id}@{self.model}" if self.model else self.id
 
     @property
     def collective(self) -> bool:
@@ -160,5 +166,6 @@ def live_descriptor(
         "quant": "dense",
         "world_size": world_size,
         "tp_size": world_size,
+        **({"model": slot.model} if slot.model else {}),
         **slot.descriptor(dimensions),
     }

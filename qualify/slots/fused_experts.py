@@ -7,7 +7,7 @@ multipliers, not normalised. out = sum over k of weight_k * ((silu(gate) * up) .
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import ClassVar
 
 import torch
@@ -100,10 +100,20 @@ class FusedExperts(Slot):
         scalars: Mapping[str, Scalar],  # noqa: ARG002 - this slot has none
         precision: torch.dtype,
     ) -> dict[str, torch.Tensor]:
-        return {"out": mixture(inputs, inputs["w13"], inputs["w2"], precision).to(torch.float32)}
+        result = mixture(inputs, inputs["w13"], inputs["w2"], precision, self.activation)
+        return {"out": result.to(torch.float32)}
+
+    def activation(self, gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
+        """Return what stands between the two products of an expert."""
+        return gate / (1.0 + torch.exp(-gate)) * up
 
 
-def mixture(inputs: Tensors, w13: torch.Tensor, w2: torch.Tensor, precision: torch.dtype) -> torch.Tensor:
+Activation = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+
+
+def mixture(
+    inputs: Tensors, w13: torch.Tensor, w2: torch.Tensor, precision: torch.dtype, activation: Activation
+) -> torch.Tensor:
     """Return what the experts of one set of weights make of `inputs`, in `precision`."""
     x, weights, inter = inputs["x"].to(precision), inputs["topk_weights"].to(precision), w2.shape[-1]
     result = torch.zeros(inputs["x"].shape, dtype=precision)
@@ -112,6 +122,6 @@ def mixture(inputs: Tensors, w13: torch.Tensor, w2: torch.Tensor, precision: tor
         rows = chosen.any(dim=-1)
         share = torch.where(chosen, weights, 0.0).sum(dim=-1, keepdim=True)[rows]
         both = x[rows] @ w13[expert].to(precision).T
-        gate, up = both[:, :inter], both[:, inter:]
-        result[rows] += share * (gate / (1.0 + torch.exp(-gate)) * up @ w2[expert].to(precision).T)
+        activated = activation(both[:, :inter], both[:, inter:])
+        result[rows] += share * (activated @ w2[expert].to(precision).T)
     return result

@@ -36,5 +36,6 @@ class FusedExpertsReduce(FusedExperts):
         scalars: Mapping[str, Scalar],  # noqa: ARG002 - this slot has none
         precision: torch.dtype,
     ) -> dict[str, torch.Tensor]:
-        parts = [mixture(inputs, *own, precision) for own in zip(inputs["w13"], inputs["w2"], strict=True)]
+        each = zip(inputs["w13"], inputs["w2"], strict=True)
+        parts = [mixture(inputs, *own, precision, self.activation) for own in each]
         return {"out": torch.stack(parts).sum(0).to(torch.float32)}

@@ -16,6 +16,7 @@ import torch
 
 from qualify.comparison import Rows
 from qualify.content import CROWDED, DENORMAL, INTEGERS, LARGE, PADDED, RAGGED, SMALL, Style
+from qualify.slots.fused_experts import Activation, mixture
 from qualify.slots.rehearsal import Rehearsal
 
 Outputs = dict[str, torch.Tensor]
@@ -244,6 +245,33 @@ def _whole_context(call: Rehearsal) -> Outputs:
     return call.expected({"seq_lens": torch.full_like(call.inputs["seq_lens"], call.dimensions["ctx"])})
 
 
+def _with_activation(activation: Activation) -> Callable[[Rehearsal], Outputs]:
+    """Return the answer that is right when the experts have another activation."""
+
+    def answer(call: Rehearsal) -> Outputs:
+        first, second = call.weights["w13"], call.weights["w2"]
+        if not call.own:
+            first, second = first.unsqueeze(0), second.unsqueeze(0)
+        parts = [
+            mixture(call.inputs, w13, w2, torch.float64, activation) for w13, w2 in zip(first, second, strict=True)
+        ]
+        return {"out": torch.stack(parts).sum(0).float()}
+
+    return answer
+
+
+def _silu(gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
+    return torch.nn.functional.silu(gate) * up
+
+
+def _unclamped(gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
+    return gate * torch.sigmoid(1.702 * gate) * (up + 1.0)
+
+
+def _profiled(call: Rehearsal) -> bool:
+    return bool(call.slot.model)
+
+
 def _residual_of_all(call: Rehearsal) -> Outputs:
     return call.expected({"residual": call.inputs["residual"] * call.ranks})
 
@@ -274,6 +302,7 @@ ANSWERINGS: tuple[Answering, ...] = (
     Answering("skips the routing weights", _with("topk_weights", _halves), _has("topk_weights")),
     Answering("first choice only", _with("topk_weights", _first(1, 1)), _has("topk_weights")),
     Answering("next expert", _next_expert, _has("topk_ids")),
+    Answering("activation of other models", _with_activation(_silu), _profiled),
     Answering("forgets to reduce", _alone, _collective),
     Answering("averages over ranks", _averaged, _collective),
     Answering("sums its own part", _own_twice, _collective),
@@ -285,7 +314,8 @@ ANSWERINGS: tuple[Answering, ...] = (
 )
 # What an edge is for: each of these is found where inputs are drawn so, if nowhere else.
 EDGE_ANSWERINGS: tuple[Answering, ...] = (
-    Answering("softmax without its maximum", _unstable, _in(LARGE)),
+    Answering("softmax without its maximum", _unstable, lambda call: call.style is LARGE and "v" in call.tensors),
+    Answering("forgets the clamp", _with_activation(_unclamped), lambda call: call.style is LARGE and _profiled(call)),
     Answering("forgets epsilon", _without_eps, _in(DENORMAL)),
     Answering("one bit too few", _one_bit_less, _in(INTEGERS)),
     Answering("looks behind the end", _whole_context, _in(RAGGED)),

@@ -15,6 +15,12 @@ from qualify.slots.base import Slot
 from qualify.slots.decode import Decode
 from qualify.slots.fused_experts import FusedExperts
 from qualify.slots.fused_experts_reduce import FusedExpertsReduce
+from qualify.slots.model_profiles import (
+    MiniMaxExperts,
+    MiniMaxExpertsReduce,
+    MiniMaxNvfp4Experts,
+    MiniMaxNvfp4ExpertsReduce,
+)
 from qualify.slots.moe_finalize_ar_rmsnorm import MoeFinalizeArRmsNorm
 from qualify.slots.msa_block_score import MsaBlockScore
 from qualify.slots.msa_prefill_block_score import MsaPrefillBlockScore
@@ -41,14 +47,26 @@ SLOTS: Mapping[str, Slot] = MappingProxyType(
     }
 )
 
+PROFILES: Mapping[str, Slot] = MappingProxyType(
+    {
+        slot.key: slot
+        for slot in (MiniMaxExperts(), MiniMaxExpertsReduce(), MiniMaxNvfp4Experts(), MiniMaxNvfp4ExpertsReduce())
+    }
+)
 
-def find_slot(slot_id: str) -> Slot:
-    """Return the slot called `slot_id`. Raises `ConfigurationError` (SLOT_UNREGISTERED)."""
-    slot = SLOTS.get(slot_id)
+
+def find_slot(slot_id: str, model: str = "") -> Slot:
+    """Return the slot called `slot_id`, or by its `Slot.key`, as `model` uses it.
+
+    Raises `ConfigurationError` (SLOT_UNREGISTERED).
+    """
+    key = f"{slot_id}@{model}" if model else slot_id
+    slot = SLOTS.get(key) or PROFILES.get(key)
     if slot is None:
+        known = ", ".join(sorted({*SLOTS, *PROFILES}))
         raise ConfigurationError(
             "SLOT_UNREGISTERED",
-            f"there is no reference for slot {slot_id!r} in this build",
-            hint=f"slots that can be measured: {', '.join(sorted(SLOTS))}",
+            f"there is no reference for slot {key!r} in this build",
+            hint=f"slots that can be measured: {known}",
         )
     return slot

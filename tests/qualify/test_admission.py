@@ -19,12 +19,13 @@ from qualify.slots import admission
 from qualify.slots.admission import Trial, admit, examine, table_of
 from qualify.slots.base import Slot
 from qualify.slots.mistakes import ANSWERINGS, EDGE_ANSWERINGS, FILLINGS, narrowed
-from qualify.slots.registry import SLOTS
+from qualify.slots.registry import PROFILES, SLOTS
 from qualify.slots.rehearsal import Ranks, on_every_rank
 from qualify.slots.rmsnorm import RmsNorm
 from scoring.attempt import AT_BOUND
 from tests.qualify.support import EXAMPLES, describe_bundle, make_request
 
+EVERY = [*SLOTS.values(), *PROFILES.values()]
 COLLECTIVES = [slot for slot in SLOTS.values() if slot.collective]
 REQUIRED = {"no-op", "zeros", "ones", "copied input", "mean", "swapped arguments", "stock", "reference in float32"}
 
@@ -45,7 +46,7 @@ def table(slot: Slot, dtype: str) -> tuple[Trial, ...]:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("slot", SLOTS.values(), ids=lambda slot: slot.id)
+@pytest.mark.parametrize("slot", EVERY, ids=lambda slot: slot.key)
 def test_what_has_to_fail_fails_and_what_has_to_pass_passes(slot: Slot, dtype: str) -> None:
     """Every control goes as it has to, in every dtype and every distribution; the stock form has room left."""
     trials = table(slot, dtype)
@@ -57,7 +58,7 @@ def test_what_has_to_fail_fails_and_what_has_to_pass_passes(slot: Slot, dtype: s
 
 def test_the_controls_table(capsys: pytest.CaptureFixture[str]) -> None:
     """The table of all slots can be read: one line for each control, one column for each slot."""
-    text = table_of(trial for slot in SLOTS.values() for dtype in DTYPES for trial in table(slot, dtype))
+    text = table_of(trial for slot in EVERY for dtype in DTYPES for trial in table(slot, dtype))
     with capsys.disabled():
         print(f"\nWorst case of each control over dtypes and distributions, in % of the bound (100 passes):\n{text}")
     names = [one.name for one in (*FILLINGS, *ANSWERINGS, *EDGE_ANSWERINGS)]
