@@ -21,6 +21,7 @@ from typing import NoReturn
 from qualify.sandbox import syscalls
 from qualify.sandbox.entries import ENTRIES
 from qualify.sandbox.fork_server import ForkServer
+from qualify.sandbox.huge_pages import collapse_own_memory
 from qualify.sandbox.layers import LayerMissing
 from qualify.sandbox.root_filesystem import automatic_roots
 from qualify.sandbox.seccomp import FilterProfile, build_filter
@@ -64,6 +65,7 @@ def _prepare(config: ZygoteConfig, control: socket.socket, client_pidfd: int) ->
         build_filter(CHILD_PID, profile)
     gc.collect()
     gc.freeze()  # children share these pages: a collection in a child must not touch and so copy them
+    collapse_own_memory()
     entries = {**ENTRIES, **config.entries}
     return ForkServer(control, client_pidfd, roots, entries, ablation=config.ablation)
 
