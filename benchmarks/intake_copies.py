@@ -170,7 +170,8 @@ def examples() -> Counts:
                 {path: data for path, data in files.items() if "__pycache__" not in path}, served=None
             ).report
     for one, other in itertools.combinations(reports, 2):
-        verdict = is_copy(reports[one], reports[other])
+        same_target = reports[one].target_id == reports[other].target_id
+        verdict = same_target and is_copy(reports[one], reports[other])
         if {one, other} == {"silu_copy", "silu_fast"}:
             counts = counts.and_copy(found=verdict)
         else:

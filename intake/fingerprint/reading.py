@@ -33,13 +33,16 @@ class Constants:
         self._parameters: dict[Definition, dict[str, int]] = {}
 
     def parameters(self, definition: Definition) -> dict[str, int]:
-        """Return the places of a function's parameters by name; {} for what is no plain function."""
+        """Return the places of a function's parameters by name, or of a plain class's; {} for anything else."""
         known = self._parameters.get(definition)
         if known is None:
             statements = self._names.statements(definition)
-            arguments = statements[0].args if isinstance(statements[0], _FUNCTIONS) and len(statements) == 1 else None
+            function, skipped = statements[0] if len(statements) == 1 else None, 0
+            if isinstance(function, ast.ClassDef):
+                function, skipped = _constructor(function), 1
+            arguments = function.args if isinstance(function, _FUNCTIONS) else None
             items = [] if arguments is None else [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
-            known = self._parameters[definition] = {item.arg: index for index, item in enumerate(items)}
+            known = self._parameters[definition] = {item.arg: index for index, item in enumerate(items[skipped:])}
         return known
 
     def of(self, definition: Definition, depth: int = _CONSTANT_DEPTH) -> object:
@@ -59,6 +62,13 @@ class Constants:
         place = self._names.file(definition.path).defined[definition.name][0]
         self._known[definition] = Reading(self._names, self, definition.path, place, depth - 1).value()
         return self._known[definition]
+
+
+def _constructor(node: ast.ClassDef) -> ast.stmt | None:
+    """Return the one plain `__init__` of a class that inherits nothing."""
+    found = [item for item in node.body if isinstance(item, _FUNCTIONS) and item.name in ("__init__", "__new__")]
+    plain = not (node.bases or node.keywords or node.decorator_list) and len(found) == 1
+    return found[0] if plain and found[0].name == "__init__" and not found[0].decorator_list else None
 
 
 class Reading:

@@ -3,9 +3,10 @@
 Invariants
 1. A submission is a copy when a submission of another hotkey stands before it in finalized order with the same content
    hash or the same fingerprint; when each was fetched does not matter, but one whose bytes never came claims nothing.
-2. So is one that holds every implementation of an earlier crowned bundle for the same target, whatever it adds, and one
-   that holds none that such a bundle has not. Only a crown counts: what is worth nothing by itself (a fallback that
-   anybody would write) can claim nobody's work. Public pieces do not count.
+2. So is one that holds every implementation of an earlier crowned bundle for the same target, whatever it adds, one
+   that holds none that such a bundle has not, and, for whatever target, one that holds none that is not in earlier
+   crowned bundles of others. Only a crown counts: what is worth nothing by itself (a fallback that anybody would write)
+   can claim nobody's work. Public pieces do not count.
 3. It is asked after the screen, before every attempt and again before settlement, because the earlier submission may
    have been fetched later. When an original is screened late, the copies that already wait fail at once.
 4. The verdict names the earlier submission and shows the parts they share. A likeness that proves nothing is noted and

@@ -51,31 +51,41 @@ def all_crowns(connection: Connection) -> list[CrownRow]:
 def crowned_kin(
     connection: Connection, submission: Submission, public: Collection[str]
 ) -> tuple[Submission, str] | None:
-    """Return the earliest crowned submission of another hotkey, before this one in chain order and for the same target,
-    whose implementations are all in this one's bundle, or the other way round, with how that is; None when there is
-    none. Pieces that are `public` make nobody a copy, and fingerprints of another version are not compared."""
+    """Return the earliest crowned submission of another hotkey, before this one in chain order, whose copy this one is,
+    with how that is; None when there is none.
+
+    For the same target, one of the two holds all of the other. For any target, nothing in this one's bundle is not in
+    crowned ones of others: to put two crowned slots together for the target that displaces both is no work. Pieces that
+    are `public` make nobody a copy, and fingerprints of another version are not compared.
+    """
     own = find_bundle(connection, submission.content_hash)
     if own is None or not own.pieces:
         return None
     rows = connection.execute(
-        select(bundles.c.pieces, crowns.c.submission_id)
+        select(bundles.c.pieces, crowns.c.submission_id, crowns.c.target_id)
         .select_from(crowns.join(submissions).join(bundles, bundles.c.content_hash == crowns.c.content_hash))
         .where(
-            crowns.c.target_id == own.target_id, submissions.c.hotkey != submission.hotkey,
+            submissions.c.hotkey != submission.hotkey,
             tuple_(*ORDER) < tuple_(*submission.order), bundles.c.pieces != "",
             bundles.c.print_version == own.print_version,
         )
         .order_by(*ORDER)
     )
     held = set(own.pieces.split())
+    left, first = held.difference(public), ""
     for row in rows:
         crowned = set(row.pieces.split())
         if not (crowned & held).difference(public):
             continue
-        if crowned <= held or held <= crowned:
+        first = first or row.submission_id
+        left -= crowned
+        if row.target_id == own.target_id and (crowned <= held or held <= crowned):
             how = "every implementation of" if crowned <= held else "no implementation that is not in"
             return load_submission(connection, row.submission_id), how
-    return None
+    if left or not first:
+        return None
+    how = "no implementation that is not in crowned bundles of others, the first of them"
+    return load_submission(connection, first), how
 
 
 def record_settlement(

@@ -173,3 +173,9 @@ def test_definitions_nobody_reaches_do_not_count() -> None:
     ours = _tuned("A", "B", configs=_CONFIGS % ("A", "B"))
     more = "\n\n@triton.jit\ndef unused(x):\n    pass\n\n\nLIMIT = math.sqrt(2) * len((1, 2))\n"
     assert single("import math\n" + ours + more) == single(ours)
+
+
+def test_renamed_parameters_of_a_constructor_are_the_same() -> None:
+    """Keywords of a plain class's call are names of its parameters."""
+    ours = "class R:\n    def __init__(self, size):\n        self.n = size\n" + _ENTRY + "out.copy_(x * R(size=2).n)\n"
+    assert single(ours) == single(ours.replace("size", "count")) == single(ours.replace("size=2", "2"))

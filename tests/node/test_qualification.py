@@ -249,6 +249,25 @@ async def test_less_than_a_crowned_bundle_is_a_copy_too(judging: World) -> None:
     assert "no implementation that is not in" in (await judging.job(ones[1])).detail
 
 
+async def test_crowned_work_put_together_is_a_copy(judging: World) -> None:
+    """A bundle for another target that holds nothing but other people's crowned work is a copy; public pieces beside it
+    hide nothing, and one piece of one's own makes it a work."""
+    ones = [
+        msgspec.structs.replace(submission(n + 1), hotkey=f"5{name}") for n, name in enumerate(("a", "b", "c", "d"))
+    ]
+    public = min(public_code().pieces)
+    judging.gains = {one.content_hash: (2 + n) * FAST for n, one in enumerate(ones)}
+    await judging.queue(*ones)
+    targets = ("norm.other", TARGET, TARGET, TARGET)
+    for one, pieces, target in zip(ones, ("a x", "b y", f"a b {public}", "a b own"), targets, strict=True):
+        await judging.store.write(record_bundle, BundleRow(one.content_hash, "b", target, "", pieces))
+    await judging.work()
+    assert await judging.states() == ["settled", "settled", "failed:COPY_OF_EARLIER", "settled"]
+    job = await judging.job(ones[2])
+    assert job.earlier_id == ones[0].submission_id
+    assert "crowned bundles of others" in job.detail
+
+
 async def test_copies_are_never_measured(judging: World) -> None:
     """A queued copy of another hotkey's earlier submission fails, naming it, without a run."""
     early, late = submission(1, content="x"), submission(2, hotkey=HOTKEY_B, content="x")
