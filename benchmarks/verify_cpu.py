@@ -3,8 +3,7 @@
 Run: `python benchmarks/verify_cpu.py`. Every stock form is packed as a bundle and goes the way of one. Workloads are
 those of arena cpu-small, and a public shape on two ranks for slots it does not judge. `import torch` and `python -c
 pass` are measured between them, so that a busy machine slows all alike. Writes `benchmarks/results/verify_cpu.json`.
-Goals on
-two cores: all eleven below 90 s together, the silu example below 4 s.
+Goals on two cores: all eleven below 90 s together, the silu example below 4 s.
 """
 
 from __future__ import annotations

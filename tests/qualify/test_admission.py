@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import ClassVar
@@ -11,10 +11,11 @@ import pytest
 import torch
 
 from config.errors import ConfigurationError
-from qualify.comparison import Tolerance, passes
+from qualify.comparison import Rows, Tolerance, passes
 from qualify.content import ALL_STYLES, HEAVY, SMALL
 from qualify.docket import open_docket
 from qualify.dtypes import DTYPES
+from qualify.ranking import TopK
 from qualify.slots import admission
 from qualify.slots.admission import Trial, admit, examine, table_of
 from qualify.slots.base import Slot
@@ -64,6 +65,35 @@ def test_the_controls_table(capsys: pytest.CaptureFixture[str]) -> None:
     names = [one.name for one in (*FILLINGS, *ANSWERINGS, *EDGE_ANSWERINGS)]
     for name in names:
         assert any(line.startswith(name) for line in text.splitlines()), name
+
+
+# Rows of the catalogue of cheats (docs/cheats.md) that are about values, the controls that stand for them, and what a
+# slot has to have for the row to concern it. Rows about memory, time and libraries are judged on real arms.
+HOSTILE: dict[int, tuple[set[str], Callable[[Slot], bool]]] = {
+    50: ({"no-op"}, lambda slot: True),
+    51: ({"copied input"}, lambda slot: True),
+    53: ({"zeros"}, lambda slot: True),
+    54: ({"ones", "remembered answer"}, lambda slot: True),
+    55: ({"copied input"}, lambda slot: True),
+    56: ({"mean", "row mean"}, lambda slot: True),
+    57: ({"skips the affine weight"}, lambda slot: "weight" in slot.names("input")),
+    58: ({"softmax without its maximum"}, lambda slot: "v" in slot.names("input")),
+    59: ({"lower precision", "three percent off"}, lambda slot: isinstance(slot.comparator, Rows)),
+    60: ({"all but the last row", "left half of every row"}, lambda slot: True),
+    61: ({"shuffled columns", "scores of other blocks"}, lambda slot: isinstance(slot.comparator, TopK)),
+    68: ({"looks behind the end"}, lambda slot: "seq_lens" in slot.names("input")),
+}
+
+
+@pytest.mark.parametrize("row", HOSTILE)
+def test_cheats_with_values_are_tried_on_every_slot_they_concern(row: int) -> None:
+    """No slot that a row of the catalogue concerns is admitted without having found it out."""
+    controls, concerns = HOSTILE[row]
+    concerned = [slot for slot in EVERY if concerns(slot)]
+    assert concerned
+    for slot in concerned:
+        found = {trial.control for trial in table(slot, "bfloat16") if not trial.wanted and trial.kept}
+        assert controls <= found, slot.key
 
 
 @pytest.mark.parametrize("ranks", [3, 4])
