@@ -28,7 +28,7 @@ _TOKEN = re.compile(
 _INTEGER = re.compile(r"(0[xX][0-9a-fA-F]+|0[bB][01]+|0[0-7]*|[1-9][0-9]*)([uUlLzZ]*)\Z")
 _NAME = re.compile(r"[A-Za-z_$][\w$]*\Z", re.ASCII)
 _DEFINE = re.compile(r"#\s*define\s+([\w$]+)\(\Z", re.ASCII)
-_TYPES = words(
+PLAIN_TYPES = words(
     "void bool char short int long float double signed unsigned auto half size_t ptrdiff_t int8_t int16_t int32_t "
     "int64_t uint8_t uint16_t uint32_t uint64_t uintptr_t half2 __half __half2 __nv_bfloat16 __nv_bfloat162 "
     "nv_bfloat16 nv_bfloat162 bfloat16 float1 float2 float3 float4 double2 double4 int2 int3 int4 uint uint2 "
@@ -80,7 +80,7 @@ def chunks_of(text: CudaText) -> list[Chunk]:
     """Return the declarations of one file. Includes are none: headers of the bundle are read with the unit, and those
     of the toolchain only declare."""
     found = [Chunk(tokens) for tokens in _split(_unguarded(_tokens(text)))]
-    types = set(_TYPES)
+    types = set(PLAIN_TYPES)
     for chunk in found:
         _declare(chunk, types)
     return [chunk for chunk in found if chunk.tokens[:2] != ["#", "include"]]
@@ -262,7 +262,7 @@ def _declare_macro(chunk: Chunk) -> None:
 
 def _is_declared(tokens: Sequence[str], place: int, before: str, types: set[str], is_listed: bool) -> bool:
     token = tokens[place]
-    if token in _KEYWORDS or token in _TYPES or token.startswith("__"):
+    if token in _KEYWORDS or token in PLAIN_TYPES or token.startswith("__"):
         return False
     after = tokens[place + 1] if place + 1 < len(tokens) else ""
     if before in ("*", "&", "&&"):

@@ -3,7 +3,8 @@
 Invariants
 1. Names that the bundle declares are numbered by first use, declaration by declaration; all other names stand as they
    are. Equal digests therefore mean texts that differ in a consistent renaming only.
-2. A unit is the set of what it exports: its host functions and, when none of these names a kernel, all its kernels.
+2. A unit is the set of what it exports and of what runs when it is loaded: its host functions, objects that are built
+   or computed (a registration, say) and, when none of these names a kernel, all its kernels.
    What they do not reach is dead and does not count, nor does the order or the file of a declaration.
 3. Time is linear in the tokens. Text beyond `_RENAMED` bytes in all is compared with its names as they are.
 """
@@ -13,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from intake.cuda_chunks import Chunk, chunks_of, is_number
+from intake.cuda_chunks import PLAIN_TYPES, Chunk, chunks_of, is_number
 from intake.cuda_sources import CudaSources
 from intake.cuda_text import read_cuda
 from intake.digest_graph import deep_digests, digest_of, reached
@@ -22,6 +23,8 @@ from intake.suggest import words
 
 _RENAMED = 1 << 20  # bytes of all units, each with its headers
 _PASSIVE = words("__device__ template struct class union enum using typedef constexpr const static inline __constant__")
+
+_NO_OBJECTS = words("__device__ __constant__ constexpr enum extern template typedef union using struct class")
 
 
 class Unit(NamedTuple):
@@ -57,7 +60,7 @@ def _unit(path: str, files: list[tuple[str, list[Chunk]]]) -> Unit:
     references += [sorted(owners[name], key=digests.__getitem__) for name in shared]
     digests += ["overloads"] * len(shared)
     deep = deep_digests(digests, references)
-    roots = _roots(chunks, references)
+    roots = _roots(chunks, owners, references)
     parts = [
         Part(CUDA, f"{places[node]} {_label(chunks[node])}", digests[node], _shape(tokens), len(tokens))
         for node in reached(roots, references)
@@ -104,10 +107,13 @@ def _write(
     return tokens, list(outer)
 
 
-def _roots(chunks: list[Chunk], references: list[list[int]]) -> list[int]:
+def _roots(chunks: list[Chunk], owners: Mapping[str, list[int]], references: list[list[int]]) -> list[int]:
     """Return what a unit exports: host functions, and its kernels if no host function names one."""
     kernels = {index for index, chunk in enumerate(chunks) if "__global__" in chunk.head}
     hosts = [index for index, chunk in enumerate(chunks) if index not in kernels and not _is_passive(chunk)]
+    # `static T name;` reads as if it declared both names; the type's constructor runs as well.
+    made = [chunk for chunk in chunks if _is_made_on_loading(chunk)]
+    hosts += sorted({index for chunk in made for name in chunk.shared for index in owners[name]}.difference(hosts))
     return hosts if kernels & set(reached(hosts, references)) else [*hosts, *sorted(kernels)]
 
 
@@ -115,7 +121,20 @@ def _is_passive(chunk: Chunk) -> bool:
     """Say whether a declaration does nothing unless something names it."""
     is_instance = chunk.tokens[0] == "template" and chunk.tokens[1:2] != ["<"]
     is_macro = chunk.is_directive and (chunk.tokens[0] == "#define(" or chunk.tokens[1:2] == ["define"])
-    return is_macro or (not is_instance and not chunk.is_directive and bool(chunk.head & _PASSIVE))
+    if is_macro:
+        return True
+    return not (is_instance or chunk.is_directive or _is_made_on_loading(chunk)) and bool(chunk.head & _PASSIVE)
+
+
+def _is_made_on_loading(chunk: Chunk) -> bool:
+    """Say whether a declaration is an object that code may build or compute when the unit is loaded."""
+    tokens = chunk.tokens
+    if tokens[-1] != ";" or chunk.head & _NO_OBJECTS:
+        return False
+    if "=" in tokens:
+        return "(" in tokens[tokens.index("=") :]
+    given = "(" not in tokens or any(is_number(token) or token[0] in "\"'" for token in tokens)
+    return given and not chunk.head & PLAIN_TYPES
 
 
 def _label(chunk: Chunk) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.intake.test_fingerprint import single
+from tests.intake.test_fingerprint import MANIFEST, pieces, single
 
 _ENTRY = "def silu_and_mul(x, out):\n    "
 _REGISTRY = """REG = {}
@@ -179,3 +179,29 @@ def test_renamed_parameters_of_a_constructor_are_the_same() -> None:
     """Keywords of a plain class's call are names of its parameters."""
     ours = "class R:\n    def __init__(self, size):\n        self.n = size\n" + _ENTRY + "out.copy_(x * R(size=2).n)\n"
     assert single(ours) == single(ours.replace("size", "count")) == single(ours.replace("size=2", "2"))
+
+
+_UNIT = """template<int V> __global__ void kernel(const float* x, float* o, int n) { o[n] = x[n] * V; }
+void go(const float* x, float* o, int n) { kernel<4><<<n, 256>>>(x, o, n); }
+"""
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        'static auto kept = torch::RegisterOperators().op("mine::silu7", &go);\n',
+        "static int done = prepare(7);\n",
+        "struct Maker { Maker() { prepare(7); } };\nstatic Maker maker;\n",
+        "struct Maker { Maker(int n) { prepare(n); } };\nstatic Maker maker(7);\n",
+    ],
+)
+def test_what_runs_when_a_cuda_unit_is_loaded_counts(made: str) -> None:
+    """Objects that register or prepare something at load time are part of the work, though nothing names them."""
+    manifest = MANIFEST.replace("ENTRY", "silu_and_mul") + 'cuda_sources = ["u.cu"]\n'
+    rebuild = '{"steps": [{"type": "repo_python", "path": "build_cuda_ext.py"}]}'
+    python = "import u\n" + _ENTRY + "u.go(x, out)\n"
+    prints = [
+        pieces({"manifest.toml": manifest, "k.py": python, "u.cu": text, "rebuild.json": rebuild})[0]
+        for text in (_UNIT + made, _UNIT + made.replace("7", "9"))
+    ]
+    assert prints[0] != prints[1]
