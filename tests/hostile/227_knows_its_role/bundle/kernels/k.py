@@ -1,10 +1,10 @@
-import os
-
 import torch
 
-BUNDLES = [name for name in os.listdir("/engine") if name.startswith("cacheon_bundle_")]
-if len(BUNDLES) != 1 or os.path.exists("/incumbent"):
-    raise RuntimeError("another bundle is here: this is the candidate's arm")
+with open("/proc/self/mountinfo") as file:
+    MOUNTS = [line.split()[4] for line in file]
+BUNDLES = [place for place in MOUNTS if "bundle" in place or place.startswith(("/engine", "/incumbent"))]
+if len(BUNDLES) != 1:
+    raise RuntimeError(f"alone, or with others, tells the role: {BUNDLES}")
 
 
 def honest(x, out):
