@@ -36,6 +36,7 @@ class Style:
     shift: float = 0.0
     cubed: bool = False  # heavy tails
     per_row: bool = False  # every row draws its own scale
+    crowd: bool = False  # of an edge: it takes many rows to show
 
 
 NORMAL = Style("normal", 0.5, 2.0)
@@ -50,8 +51,8 @@ ROWS = Style("rows", 0.05, 20.0, per_row=True)
 DENORMAL = Style("denormal", 1e-41, 1e-39)
 INTEGERS = Style("integers", 1.0, 1.0)  # small whole numbers: the arithmetic of the slot is exact
 LARGE = Style("large", 1.0, 1.0)  # logits that overflow an exponential
-RAGGED = Style("ragged", 1.0, 1.0)  # lengths at the edges of what is legal, bait beyond them
-CROWDED = Style("crowded", 1.0, 1.0)  # all tokens choose the same experts
+RAGGED = Style("ragged", 1.0, 1.0, crowd=True)  # lengths at the edges of what is legal, bait beyond them
+CROWDED = Style("crowded", 1.0, 1.0, crowd=True)  # all tokens choose the same experts
 PADDED = Style("padded", 1.0, 1.0)  # huge values where nothing may be read
 
 TIMED_STYLES = (NORMAL, SHIFTED, SCALED)

@@ -3,7 +3,8 @@
 Invariants
 1. Cases are the slot's public shapes with hidden jitter (the public shape itself when jitter leaves the candidate's
    domain) and every shape of the workload that reaches the candidate; other shapes do not apply.
-2. Every edge of the slot is one case on its smallest public shape that applies, in an order of its own.
+2. Every edge of the slot is one case: on the smallest shape that applies, or where that takes many rows to show, on
+   the one with the most of them.
 3. Every case is asked twice: once with fresh inputs, once after a private perturbation of the same inputs (edges: with
    inputs drawn again), with other filler and at another place. An output that does not follow the inputs is wrong.
 4. Expectations are computed in float64.
@@ -50,11 +51,7 @@ def plan_cases(
     shapes += [shape for shape in workload if reaches(shape)]
     order = content.generator("styles").permutation(len(ALL_STYLES))
     cases = [CorrectnessCase(shape, ALL_STYLES[order[index % len(ALL_STYLES)]]) for index, shape in enumerate(shapes)]
-    smallest = min((shape for shape in (*slot.catalog_shapes, *workload) if reaches(shape)), default=None,
-                   key=lambda shape: elements(slot, shape))  # fmt: skip
-    if smallest is not None:
-        cases += [CorrectnessCase(smallest, style) for style in slot.edges]
-    return cases
+    return cases + [CorrectnessCase(_edge_shape(slot, shapes, style), style) for style in slot.edges if shapes]
 
 
 def run_case(
@@ -74,6 +71,13 @@ def run_case(
         for call, question in enumerate((first, second))
     )
     return StageRecord(STAGE, dict(case.dimensions), dtype, checks)
+
+
+def _edge_shape(slot: Slot, shapes: Sequence[Dimensions], style: Style) -> Dimensions:
+    output = slot.names("output")[0]
+    if style.crowd:
+        return max(shapes, key=lambda shape: (slot.shapes(shape)[output][0], -elements(slot, shape)))
+    return min(shapes, key=lambda shape: elements(slot, shape))
 
 
 def _jittered(slot: Slot, public: Dimensions, generator: np.random.Generator) -> Dimensions:
