@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from config.canonical import CanonicalJsonError, read_json
-from config.errors import IntakeError
+from config.errors import IntakeError, SourceLocation
 from config.limits import INTAKE
 from config.slot_resources import load_slot_resources
 from intake.capabilities import (
@@ -42,6 +42,7 @@ from intake.exact_scalars import (
     render_scalars,
     token,
 )
+from intake.json_lines import fault_line
 from intake.refusal import clip
 from intake.suggest import nearest
 
@@ -128,7 +129,12 @@ def read_metadata(data: bytes) -> dict[str, Any]:
     try:
         value = read_json(data)
     except CanonicalJsonError as error:
-        raise IntakeError("METADATA_MALFORMED", f"the metadata is {clip(error.message, 160)}.") from error
+        raise IntakeError(
+            "METADATA_MALFORMED",
+            f"the metadata cannot be read: {error.message[:160]}.",
+            hint="Write strict JSON; numbers are integers, or text.",
+            location=SourceLocation("", fault_line(data, error)),
+        ) from error
     return check_metadata(value)
 
 

@@ -8,7 +8,10 @@ Invariants
 
 from __future__ import annotations
 
+import json
 import re
+
+from config.canonical import CanonicalJsonError
 
 _TOKEN = re.compile(r'"(?:[^"\\\n]|\\.)*"?|[{}\[\],:\n]|[^\s{}\[\],:"]+')
 
@@ -71,3 +74,12 @@ class JsonLines:
         known = path in self._lines
         self._lines.setdefault(path, number)
         return known
+
+
+def fault_line(data: bytes, error: CanonicalJsonError) -> int:
+    """Return the line on which `data` stops being strict JSON, 0 when the parser does not say."""
+    if isinstance(error.__cause__, json.JSONDecodeError):
+        return error.__cause__.lineno
+    if error.__cause__ is not None:
+        return 0
+    return JsonLines(data.decode("utf-8", "replace")).duplicate

@@ -159,7 +159,8 @@ def _domains(manifest: Manifest, files: Mapping[str, bytes], findings: Findings)
             registry.register(op.slot, op.variant, domain)
             domains.append(domain)
         except IntakeError as error:
-            place = error.location or SourceLocation(op.metadata or MANIFEST, 0 if op.metadata else op.line)
+            place = error.location or SourceLocation("", 0 if op.metadata else op.line)
+            place = SourceLocation(place.path or op.metadata or MANIFEST, place.line)
             findings.take(IntakeError(error.code, error.message, hint=error.hint, location=place))
     return domains
 

@@ -18,6 +18,7 @@ from enum import StrEnum
 from config.canonical import CanonicalJsonError, read_json, sorted_paths
 from config.errors import IntakeError, SourceLocation
 from config.limits import INTAKE, IntakeLimits
+from intake.json_lines import fault_line
 from intake.manifest import Manifest
 from intake.manifest_fields import MANIFEST
 from intake.names import check_no_collisions, check_not_excluded, check_path, suffix_of
@@ -208,9 +209,9 @@ def _check_json(path: str, data: bytes) -> None:
     except CanonicalJsonError as error:
         raise IntakeError(
             "METADATA_MALFORMED",
-            f"the file is {clip(error.message, 160)}.",
+            f"the file cannot be read: {error.message[:160]}.",
             hint="Write strict JSON; numbers are integers, or text.",
-            location=SourceLocation(path),
+            location=SourceLocation(path, fault_line(bytes(data), error)),
         ) from error
 
 

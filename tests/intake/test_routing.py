@@ -181,3 +181,19 @@ def test_any_json_gives_predicates_or_an_intake_error(value: Any) -> None:
     """No capability object makes the parser raise anything else."""
     with contextlib.suppress(IntakeError):
         parse_predicates(value)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [('{\n "model": 1,\n "model": 2\n}', 3), ('{\n "model": \n}', 3), ('{"model": 1}\nx', 2), ('{"model": 1.5}', 1)],
+)
+def test_malformed_metadata_is_found_by_its_line(text: str, line: int) -> None:
+    """The finding names the file and, where the parser knows it, the line."""
+    files = bundle() | {"metadata/m.json": text.encode()}
+    files["manifest.toml"] += b'metadata = "metadata/m.json"\n'
+    with pytest.raises(IntakeError) as caught:
+        screen_files(files)
+    assert caught.value.code == "METADATA_MALFORMED"
+    found = caught.value.location
+    assert found is not None
+    assert (found.path, found.line or 1) == ("metadata/m.json", line)
