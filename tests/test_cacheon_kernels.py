@@ -6,20 +6,25 @@ Every example goes through `cacheon scan` and `cacheon verify` as its author wou
 from __future__ import annotations
 
 import json
+import runpy
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import tomli
 import torch
 
 from config.target_catalog import load_catalog
 from node.cli import bench_stand, main
 from qualify.arm_server import start_arm_server
+from qualify.comparison import passes
+from qualify.content import SHIFTED
+from qualify.dtypes import DTYPES
 from qualify.override import PROVENANCE, base_absent, compose, find_point, prepare_dense
 from qualify.sandbox.client import Zygote
 from qualify.slots.registry import SLOTS, find_slot
-from qualify.slots.rehearsal import small
+from qualify.slots.rehearsal import Rehearsal, small, worst
 from tests.qualify.support import EXAMPLES, write_arena
 
 GOLDEN = json.loads((Path(__file__).parent / "golden" / "slot_vectors.json").read_text())
@@ -133,6 +138,7 @@ def test_the_registry_here_and_the_catalog_agree() -> None:
 
 NAMES = sorted(path.name for path in EXAMPLES.iterdir() if (path / "manifest.toml").is_file())
 WRONG = {"silu_wrong": "WRONG_OUTPUT", "silu_late": "LATE_WRITE"}  # examples of what is found out, and as what
+OTHERS = ("all_", "ar_", "finalize_", "moe_", "experts_reduce_", "experts_override")  # of several ranks, or composed
 WORKLOAD = '[[workloads]]\ntarget = "{target}"\ndtype = "bfloat16"\nworld_size = {ranks}\nshapes = [{{ {shape} }}]\n'
 ATOMIC = '[[workloads]]\ntarget = "{target}"\nmembers = {members}\n'
 
@@ -185,6 +191,22 @@ def test_every_example_is_judged_as_its_readme_says(
     assert (code == 0) == (name not in WRONG)
     assert len(data["cases"]) > 0
     assert all(find_slot(slot) for slot in data["slot"].split())
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in WRONG and not name.startswith(OTHERS)])
+def test_every_example_of_one_process_is_right_in_every_dtype(name: str, dtype: str) -> None:
+    """Also in float32, where widening is no copy: what is done in place must not reach the inputs."""
+    for row in tomli.loads((EXAMPLES / name / "manifest.toml").read_text())["ops"]:
+        call = Rehearsal(find_slot(row["slot"]), dtype, SHIFTED)
+        before = {one: tensor.clone() for one, tensor in call.tensors.items()}
+        module = runpy.run_path(str(EXAMPLES / name / row["source"]))
+        known = {**call.inputs, **call.outputs[0], **call.scalars}
+        if "prepare" in row:
+            known["prepared"] = module[row["prepare"]](*call.weights.values())
+        module[row["entry"]](*(known[one.name] for one in call.slot.arguments))
+        assert passes(worst(call.figures(call.expected())))
+        assert all(torch.equal(tensor, before[one]) for one, tensor in call.tensors.items())
 
 
 def test_there_is_an_example_for_every_target() -> None:

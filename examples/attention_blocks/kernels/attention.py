@@ -8,7 +8,7 @@ def attention(q, k, v, out, sm_scale, causal):
     keys, kv_heads, _ = k.shape
     group = heads // kv_heads
     # Query heads that share keys and values become rows of one product: keys and values are read once for all of them.
-    query = q.view(tokens, kv_heads, group, head_dim).transpose(0, 1).float().mul_(sm_scale)
+    query = q.view(tokens, kv_heads, group, head_dim).transpose(0, 1).float() * sm_scale
     key, value = k.permute(1, 2, 0).float(), v.transpose(0, 1).float()
     answer = out.view(tokens, kv_heads, group, head_dim).transpose(0, 1)
     hidden = torch.ones(ROWS, ROWS, dtype=torch.bool).triu_(1)

@@ -3,7 +3,7 @@ import torch
 
 def msa_prefill_block_score(q, index_k, prefix_len, scale, block_size, out):
     rows, keys = q.shape[0], index_k.shape[0]
-    query = q.float().mul_(scale)
+    query = q.float() * scale
     # Every row sees the whole blocks of the prefix: no mask, no padding, and the scores of one piece stay in the cache.
     seen = prefix_len // block_size
     step = max(1, 65536 // (rows * block_size))
