@@ -4,7 +4,8 @@ Invariants
 1. Only the x86_64 ABI passes; the x32 ABI and any other architecture kill the process.
 2. What the table does not allow fails with EPERM; calls that only an attack makes kill the process (SIGSYS).
 3. Threads may start, processes may not: no fork, no exec, no namespace flag, no new socket.
-4. Signals reach the process itself only.
+4. Signals reach the process itself only, and never SIGKILL: a process that is found killed was killed by others. For
+   the same reason it cannot lower the limits that the kernel enforces with it.
 5. The GPU profile adds what a CUDA driver needs and nothing else: Unix sockets that listen, and its own device calls.
    The tool profile adds processes and programs, and signals within its pid namespace; still no socket, no namespace.
 """
@@ -14,6 +15,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import functools
+import signal
 import struct
 from collections.abc import Sequence
 from enum import StrEnum
@@ -167,9 +169,9 @@ def _argument_rules(own_pid: int, profile: FilterProfile) -> dict[str, _Program]
         "ioctl": _driver_calls() if profile is FilterProfile.GPU else _one_of(1, _TERMINAL_PROBES),
         "prctl": _one_of(0, _PRCTL_HARMLESS),
         "arch_prctl": _one_of(0, _ARCH_PRCTL_PROGRAM if profile is FilterProfile.TOOL else _ARCH_PRCTL_HARMLESS),
-        "prlimit64": _one_of(0, (0, own_pid)),
-        "kill": _one_of(0, (own_pid,)),
-        "tgkill": _one_of(0, (own_pid,)),
+        "prlimit64": _one_of(0, (0, own_pid)) if profile is FilterProfile.TOOL else _own_limits(own_pid),
+        "kill": _own_signals(own_pid, 1),
+        "tgkill": _own_signals(own_pid, 2),
         "sendto": _without_address(),
         "fcntl": _one_of(1, _FCNTL_HARMLESS),
     }
@@ -193,6 +195,29 @@ def _one_of(argument: int, values: Sequence[int]) -> _Program:
     block.load_argument(argument)
     for value in values:
         block.give_if_equal(value, _ALLOW)
+    block.give(_DENY)
+    return block
+
+
+def _own_signals(own_pid: int, argument: int) -> _Program:
+    block = _Program()
+    block.load_argument(0)
+    block.give_unless_equal(own_pid, _DENY)
+    block.load_argument(argument)
+    block.give_if_equal(signal.SIGKILL, _KILL_PROCESS)
+    block.give(_ALLOW)
+    return block
+
+
+def _own_limits(own_pid: int) -> _Program:
+    """Reading them only: whoever may lower his time of processor can have himself killed for it."""
+    block = _Program()
+    for high in (False, True):
+        block.load_argument(2, high=high)
+        block.give_unless_equal(0, _DENY)
+    block.load_argument(0)
+    block.give_if_equal(0, _ALLOW)
+    block.give_if_equal(own_pid, _ALLOW)
     block.give(_DENY)
     return block
 

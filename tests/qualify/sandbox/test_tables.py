@@ -72,10 +72,12 @@ def test_the_filter_decides_as_the_tables_say() -> None:
         ("clone", (17,), ERRNO | 1),
         ("clone", (0x10000 | 0x10000000,), ERRNO | 1),
         ("clone3", (0, 88), ERRNO | 38),
-        ("kill", (2, 9), ALLOW),
+        ("kill", (2, 15), ALLOW),
+        ("kill", (2, 9), KILL),
         ("kill", (1, 9), ERRNO | 1),
         ("kill", (2**64 - 1, 9), ERRNO | 1),
         ("tgkill", (2, 5, 6), ALLOW),
+        ("tgkill", (2, 5, 9), KILL),
         ("tgkill", (1, 1, 9), ERRNO | 1),
         ("sendto", (4, 0, 0, 0, 0, 0), ALLOW),
         ("sendto", (4, 0, 0, 0, 0x7F0000000000, 16), ERRNO | 1),
@@ -83,7 +85,10 @@ def test_the_filter_decides_as_the_tables_say() -> None:
         ("ioctl", (1, 0x5401), ALLOW),
         ("ioctl", (1, 0x5412), ERRNO | 1),
         ("prlimit64", (0, 7), ALLOW),
+        ("prlimit64", (2, 7), ALLOW),
         ("prlimit64", (1, 7), ERRNO | 1),
+        ("prlimit64", (0, 0, 0x1000), ERRNO | 1),
+        ("prlimit64", (0, 0, 0x7F0000000000), ERRNO | 1),
         ("prctl", (15,), ALLOW),
         ("prctl", (4, 1), ERRNO | 1),
         ("arch_prctl", (0x1023, 18), ALLOW),
@@ -94,7 +99,7 @@ def test_the_filter_decides_as_the_tables_say() -> None:
     ],
 )
 def test_arguments_decide_where_they_matter(name: str, arguments: tuple[int, ...], action: int) -> None:
-    """Threads but no processes, signals to itself only, no addresses, no terminal tricks, no locks."""
+    """Threads but no processes, signals to itself only, none that passes for another's, no addresses, no locks."""
     assert _decide(build_filter(2), FILTERED[name], arguments) == action
 
 
@@ -131,7 +136,7 @@ def test_the_gpu_profile_adds_its_driver_and_nothing_else(name: str, arguments: 
         ("arch_prctl", (0x1002, 0), ALLOW),
         ("ioctl", (1, 0x5412), ERRNO | 1),
         ("socket", (1, 1, 0), ERRNO | 1),
-        ("prlimit64", (0, 7), ALLOW),
+        ("prlimit64", (0, 7, 0x1000), ALLOW),
         ("prlimit64", (7, 7), ERRNO | 1),
     ],
 )
