@@ -45,7 +45,7 @@ from qualify.protocol import (
 )
 from qualify.sandbox.client import SandboxedProcess, Zygote
 from qualify.sandbox.policy import SandboxPolicy
-from qualify.starvation import CoreUse, foreign_share, read_use
+from qualify.starvation import CoreUse, foreign_share, read_use, wait_for
 from qualify.stillness import Rest, settle
 
 _DEATH_SECONDS = 0.1  # within which the death of a rank explains what another one raised
@@ -155,7 +155,9 @@ class ArmGroup(Arm):
             if now >= deadline:
                 self._raise_late_ranks(sorted(waiting.values()), deadline_ms, use or self._read_use())
             until = now if now < watched else (prompt if now < prompt else deadline)
-            for descriptor, _ in poll.poll((until - now) / 1e6):
+            events, stood = wait_for(poll, (until - now) / 1e6, apart=self._apart)
+            prompt, deadline = prompt + stood, deadline + stood
+            for descriptor, _ in events:
                 rank = waiting.pop(descriptor)
                 poll.unregister(descriptor)
                 if waiting and self._has_failed(rank):

@@ -12,6 +12,7 @@ Invariants
 
 from __future__ import annotations
 
+import os
 import secrets
 import select
 import signal
@@ -41,7 +42,7 @@ from qualify.sandbox.client import SandboxedProcess, Zygote
 from qualify.sandbox.closing import Closing
 from qualify.sandbox.outcome import Outcome, OutcomeKind
 from qualify.sandbox.policy import SandboxPolicy
-from qualify.starvation import FOREIGN_SHARE, foreign_share, read_use
+from qualify.starvation import FOREIGN_SHARE, SUSPENDED_NS, foreign_share, read_use, wait_for
 from qualify.stillness import Rest, ran_since, settle, woke_since
 from scoring.attempt import ChildOutcome
 
@@ -98,6 +99,7 @@ class Arm(Closing):
         self._wakes = 0  # how often it was put on the processor while it was stopped
         self._stumbled_ns = 0  # what it ran, once, while it was stopped
         self._watch = not shares_core(core)
+        self._apart = core not in os.sched_getaffinity(0)
         self._poll = select.poll()
         self._poll.register(control, select.POLLIN)
 
@@ -228,9 +230,9 @@ class Arm(Closing):
             if self._poll.poll(0):
                 return
         prompt_ms = deadline_ms // PROMPT_PART
-        if not self._poll.poll(prompt_ms):  # the core's use is read only for calls that are already slow
+        if not wait_for(self._poll, prompt_ms, apart=self._apart)[0]:  # the core's use is read only for slow calls
             use = read_use(self.process.host_pid, self.core)
-            if not self._poll.poll(deadline_ms - prompt_ms):
+            if not wait_for(self._poll, deadline_ms - prompt_ms, apart=self._apart)[0]:
                 self._raise_late(deadline_ms, foreign_share(use, read_use(self.process.host_pid, self.core)))
 
     def _take_answer(self, nonce: bytes) -> Reply:
@@ -258,9 +260,14 @@ class Arm(Closing):
 
     def _stop(self) -> None:
         self.process.freeze()
-        limit = time.monotonic_ns() + _STOP_PATIENCE_NS
+        looked = time.monotonic_ns()
+        limit = looked + _STOP_PATIENCE_NS
         while not self.process.is_stopped():
-            if time.monotonic_ns() > limit:
+            now = time.monotonic_ns()
+            if self._apart and now - looked > SUSPENDED_NS:
+                limit += now - looked
+            looked = now
+            if looked > limit:
                 self.process.kill()
                 raise ArmError("call_deadline", "the arm did not come to rest after it was stopped")
 
@@ -282,16 +289,18 @@ class Arm(Closing):
 
     def _raise_end(self, what: str) -> None:
         self.process.resume()  # a frozen process cannot be reaped by its own namespace's first process
+        kinds = {**_OUTCOME_KINDS, OutcomeKind.KILLED: "machine"}  # by others: an arm cannot reach its first process
         try:
             outcome = self.process.wait(_END_SECONDS)
         except TimeoutError:
+            kinds[OutcomeKind.KILLED] = "crashed"  # by us: it hung up and lives on
             self.process.kill()
             outcome = self.process.wait(_REAP_SECONDS)
-        kind = _OUTCOME_KINDS.get(outcome.kind, "crashed")
+        kind = kinds.get(outcome.kind, "crashed")
         if outcome.signal == signal.SIGSYS:
             kind = "forbidden_call"
         if outcome.kind is OutcomeKind.SIGNALED and outcome.signal == signal.SIGKILL:
-            # the host's memory killer, most likely: an arm that kills itself gains no more than a repetition
+            # the host's memory killer, most likely: the sandbox leaves an arm no way to end like this by itself
             kind = "machine"
         raise ArmError(kind, f"{what}: {_describe_end(outcome, self._name(outcome.rank))}", child_outcome(outcome))
 

@@ -7,16 +7,22 @@ each other are its own time.
 
 The kernel adds up a thread's waiting only when it gets the core at last. A thread that is ready at both readings and
 had no turn in between has therefore waited all the while, although its counter stands still.
+
+A machine, or a container, that is suspended and goes on stops referee and arm alike while the clock runs. Nobody waits
+for a core then; a wait of the referee that ends far too late is how it shows (`wait_for`).
 """
 
 from __future__ import annotations
 
 import os
+import select
 import time
 from pathlib import Path
 from typing import NamedTuple
 
 FOREIGN_SHARE = 0.25  # of the time after a call became slow; an honest call is far shorter than its deadline
+SUSPENDED_NS = 250_000_000  # a referee with a core of its own is not kept waiting for that long by load
+_SLICE_NS = 50_000_000  # a wait is done in parts of this length, so that the part that ended too late is short
 _TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 _IDLE_FIELDS = (4, 5)  # idle and iowait of a `cpuN` line
 
@@ -45,6 +51,27 @@ def foreign_share(before: CoreUse, after: CoreUse) -> float:
     foreign = wall - max(0, after.ran - before.ran) - max(0, after.idle - before.idle)
     waited = wall if before.ready & after.ready else after.waited - before.waited
     return max(0, min(foreign, waited)) / wall
+
+
+def wait_for(poll: select.poll, milliseconds: float, *, apart: bool) -> tuple[list[tuple[int, int]], int]:
+    """Wait until `poll` has events; return them and for how many ns everything stood still meanwhile.
+
+    That time is added to the wait. It is not looked for unless the referee is `apart`, on other cores than the arm: an
+    arm could keep a referee on its own core from looking.
+    """
+    begin = time.monotonic_ns()
+    until, stood = begin + round(milliseconds * 1e6), 0
+    while True:
+        part = max(0, min(until - begin, _SLICE_NS))
+        events = poll.poll(part / 1e6)
+        now = time.monotonic_ns()
+        late = now - begin - part
+        if apart and late > SUSPENDED_NS:
+            stood += late
+            until += late
+        if events or now >= until:
+            return events, stood
+        begin = now
 
 
 def _threads(pid: int) -> tuple[int, int, frozenset[tuple[str, int]]]:

@@ -31,6 +31,8 @@ class ScriptedProcess:
         self.host_pid = pid
         self.answer: Answer | None = None
         self.outcome = Outcome(OutcomeKind.KILLED, signal=9)
+        self.lives = True  # until it is killed; else it has ended by itself with `outcome`
+        self.killed = False
         self.stopped = True
         self.stops = True  # whether it comes to rest when it is stopped
         self._channel = channel
@@ -51,10 +53,12 @@ class ScriptedProcess:
         return self.stopped
 
     def kill(self) -> None:
-        self.stopped = True
+        self.stopped = self.killed = True
         self._channel.close()
 
     def wait(self, timeout: float | None = None) -> Outcome:
+        if self.lives and not self.killed:
+            raise TimeoutError
         return self.outcome
 
     def close(self) -> None:
@@ -184,6 +188,7 @@ def test_a_flood_is_one_fault(arm: tuple[Arm, ScriptedProcess]) -> None:
         (Outcome(OutcomeKind.OUTPUT_LIMIT), "resource_limit"),
         (Outcome(OutcomeKind.CPU_LIMIT), "resource_limit"),
         (Outcome(OutcomeKind.WALL_LIMIT), "call_deadline"),
+        (Outcome(OutcomeKind.KILLED, signal=9), "machine"),
     ],
 )
 def test_an_arm_that_hangs_up_is_asked_how_it_ended(
@@ -191,7 +196,7 @@ def test_an_arm_that_hangs_up_is_asked_how_it_ended(
 ) -> None:
     """The end of the channel is an answer; what it means is what the sandbox saw."""
     made, process = arm
-    process.outcome = outcome
+    process.outcome, process.lives = outcome, False
 
     def hang_up(nonce: bytes) -> list[bytes]:
         process._channel.close()
@@ -204,8 +209,17 @@ def test_an_arm_that_hangs_up_is_asked_how_it_ended(
 def test_an_arm_that_is_gone_before_the_call_is_a_fault(arm: tuple[Arm, ScriptedProcess]) -> None:
     """Nothing is sent into a closed channel."""
     made, process = arm
+    process.outcome, process.lives = Outcome(OutcomeKind.SIGNALED, signal=11), False
     process._channel.close()
     assert fault_of(made).kind == "crashed"
+
+
+def test_an_arm_that_hangs_up_and_lives_on_is_a_fault(arm: tuple[Arm, ScriptedProcess]) -> None:
+    """It is killed for it, which is no excuse."""
+    made, process = arm
+    process._channel.close()
+    assert fault_of(made).kind == "crashed"
+    assert process.killed
 
 
 def test_an_arm_that_runs_although_it_was_stopped_is_a_fault(arm: tuple[Arm, ScriptedProcess]) -> None:

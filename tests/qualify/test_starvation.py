@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import time
+from typing import Any
 
 import pytest
 
-from qualify.starvation import FOREIGN_SHARE, CoreUse, foreign_share, read_use
+from qualify.starvation import FOREIGN_SHARE, SUSPENDED_NS, CoreUse, foreign_share, read_use, wait_for
 
 START = CoreUse(now=0, ran=0, waited=0, idle=0)
 
@@ -95,3 +96,37 @@ def test_a_reading_of_a_live_process_moves_forward() -> None:
 def test_a_process_that_is_gone_reads_as_zero() -> None:
     """A vanished process is no error."""
     assert read_use(2**22 + 1, 0)[1:3] == (0, 0)
+
+
+class Clockwork:
+    """A poll that never has an event, and how late each of its waits ends."""
+
+    def __init__(self, late_ns: list[int]) -> None:
+        self.now = 0
+        self.asked_ns = 0
+        self._late_ns = late_ns
+
+    def poll(self, milliseconds: float) -> list[tuple[int, int]]:
+        asked = round(milliseconds * 1e6)
+        self.asked_ns += asked
+        self.now += asked + (self._late_ns.pop(0) if self._late_ns else 0)
+        return []
+
+
+@pytest.mark.parametrize(
+    ("late_ns", "apart", "asked_ns", "stood_ns"),
+    [
+        ([], True, 200_000_000, 0),
+        ([0, 10**10], True, 200_000_000, 10**10),  # suspended once: all of the wait is still waited
+        ([SUSPENDED_NS], True, 50_000_000, 0),  # late, as under load: what is over is over
+        ([10**10], False, 50_000_000, 0),  # an arm on the referee's core could do that itself
+    ],
+)
+def test_time_of_a_suspended_machine_is_not_waited(
+    monkeypatch: pytest.MonkeyPatch, late_ns: list[int], apart: bool, asked_ns: int, stood_ns: int
+) -> None:
+    """A wait that ends far too late was suspended with everything else, and is made up for."""
+    poll: Any = Clockwork(late_ns)
+    monkeypatch.setattr("qualify.starvation.time.monotonic_ns", lambda: poll.now)
+    assert wait_for(poll, 200, apart=apart) == ([], stood_ns)
+    assert poll.asked_ns == asked_ns
