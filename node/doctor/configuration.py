@@ -44,10 +44,16 @@ def require_arena(settings: Settings, catalog: TargetCatalog) -> Arena:
     """
     arena = load_arena(settings.qualify.arena)
     for workload in arena.workloads:
-        if catalog.find(workload.target) is None:
+        target = catalog.find(workload.target)
+        if target is None:
             raise ConfigurationError(
                 "ARENA_TARGET_UNKNOWN", f"arena {arena.id} measures {workload.target!r}, which is no registered target",
                 hint=f"registered targets: {', '.join(sorted(catalog.targets))}",
+            )
+        if tuple(sorted(workload.members or (workload.target,))) != target.members:
+            raise ConfigurationError(
+                "ARENA_TARGET_UNKNOWN", f"arena {arena.id} measures {target.id} on other members than it has",
+                hint=f"members of {target.id}: {', '.join(target.members)}",
             )
     return arena
 

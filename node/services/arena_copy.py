@@ -34,8 +34,10 @@ def _document(arena: Arena) -> bytes:
         if name != "workloads":
             lines.append(f"{name} = {json.dumps(value)}")  # JSON scalars are TOML scalars
     for load in arena.workloads:
-        lines += ["", "[[workloads]]", f"target = {json.dumps(load.target)}", f"dtype = {json.dumps(load.dtype)}"]
-        lines.append(f"shapes = [{', '.join(map(_shape, load.shapes))}]")
+        lines += ["", "[[workloads]]"]
+        for name, value in msgspec.to_builtins(load).items():
+            text = f"[{', '.join(map(_shape, value))}]" if name == "shapes" else json.dumps(value)
+            lines.append(f"{name} = {text}")
     return ("\n".join(lines) + "\n").encode()
 
 

@@ -47,6 +47,46 @@ def test_the_size_of_a_group_is_part_of_the_identity_only_where_there_is_one() -
     assert parse_arena(grouped.replace("world_size = 2", "world_size = 1").encode(), "x").digest == arena.digest
 
 
+MEMBERS = ("collective.ar_residual_rmsnorm", "collective.moe_finalize_ar_rmsnorm")
+ATOMIC = """
+[[workloads]]
+target = "collective.moe_epilogue.v1"
+members = ["collective.ar_residual_rmsnorm", "collective.moe_finalize_ar_rmsnorm"]
+"""
+GROUPS = "".join(
+    f'\n[[workloads]]\ntarget = "{name}"\ndtype = "float32"\nworld_size = 2\nshapes = [{{ a = 1 }}]\n'
+    for name in MEMBERS
+)
+
+
+def test_an_atomic_target_is_measured_on_its_members_workloads() -> None:
+    """Its entry holds no calls of its own; the parts of any target are the workloads that an attempt runs."""
+    arena = parse_arena((TEXT + GROUPS + ATOMIC).encode(), "x")
+    parts = arena.parts("collective.moe_epilogue.v1")
+    assert [part.target for part in parts] == list(MEMBERS)
+    assert arena.parts(MEMBERS[0]) == (arena.workload(MEMBERS[0]),)
+    assert arena.parts("collective.all_reduce") == ()
+    assert msgspec.to_builtins(arena.workloads[-1]).keys() == {"target", "members"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        ATOMIC,
+        GROUPS + ATOMIC + "world_size = 2\n",
+        GROUPS + ATOMIC + 'dtype = "float32"\n',
+        GROUPS + ATOMIC + "shapes = [{ a = 1 }]\n",
+        '\n[[workloads]]\ntarget = "collective.all_reduce"\ndtype = "float32"\n',
+        '\n[[workloads]]\ntarget = "collective.all_reduce"\nshapes = [{ a = 1 }]\n',
+    ],
+)
+def test_half_told_workloads_are_refused(text: str) -> None:
+    """Members without workloads, an atomic entry with calls of its own, and calls without dtype or shape."""
+    with pytest.raises(ConfigurationError) as caught:
+        parse_arena((TEXT + text).encode(), "x")
+    assert caught.value.code == "ARENA_INVALID"
+
+
 @pytest.mark.parametrize("name", ["absent", "../catalog", "absent.toml"])
 def test_an_unknown_arena_is_one_error(name: str) -> None:
     """Unknown ids and unreadable paths are refused by name."""

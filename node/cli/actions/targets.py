@@ -65,4 +65,5 @@ def _show(console: Console, listing: Listing) -> None:
 def _arena_text(view: ArenaRow) -> str:
     shapes = "; ".join(" ".join(f"{name}={size}" for name, size in shape.items()) for shape in view.shapes)
     margin = f"{view.margin_ppm / 10_000:g}\N{NO-BREAK SPACE}%"
-    return f"{view.arena}: {view.dtype} {shapes}, must gain more than {margin}"
+    calls = f"{view.dtype} {shapes}" if view.shapes else "what its members are measured on"
+    return f"{view.arena}: {calls}, must gain more than {margin}"

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from importlib import resources
+from pathlib import Path
+
 import pytest
 
 from config.errors import ConfigurationError
-from config.settings import SandboxSettings, Settings
+from config.settings import QualifySettings, SandboxSettings, Settings
 from node.doctor.check import State, Subject
 from node.doctor.configuration import look_arena, look_settings, look_waivers, require_waivers
 from qualify.sandbox.layers import LAYERS
@@ -19,6 +22,25 @@ def test_well_chosen_settings() -> None:
     assert (settings.state, arena.state) == (State.PASS, State.PASS)
     assert "devnet" in settings.seen
     assert arena.seen.startswith("cpu-small")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ('"norm.rmsnorm"', '"norm.other"', "norm.other"),
+        ('dtype = "bfloat16"\nshapes = [{ num_tokens = 512, d', 'members = ["norm.rmsnorm"] # d', "other members"),
+    ],
+)
+def test_an_arena_measures_registered_targets_whole(tmp_path: Path, old: str, new: str, words: str) -> None:
+    """An unknown target and one with other members than its own are refused before anything is measured."""
+    text = (resources.files("config") / "arenas" / "cpu-small.toml").read_text("utf-8")
+    assert old in text
+    path = tmp_path / "arena.toml"
+    path.write_text(text.replace(old, new, 1))
+    settings = Settings(profile="devnet", state_dir="/srv/node", qualify=QualifySettings(arena=str(path)))
+    with pytest.raises(ConfigurationError, match=words) as caught:
+        look_arena(Subject(settings))
+    assert caught.value.code == "ARENA_TARGET_UNKNOWN"
 
 
 def test_no_settings_and_broken_ones() -> None:
