@@ -178,8 +178,8 @@ class CallMemory:
         for place in places.outputs:
             region, pad = place.region, place.argument.pad
             end = -(-(region.offset + region.size) // 8) * 8
-            for guard in (Region(region.offset - GUARD, GUARD), Region(end, GUARD - 8)):
-                pieces.append(self.outputs.words(guard).clone())
+            around = (Region(region.offset - GUARD, GUARD), Region(end, GUARD - 8))
+            pieces.extend(self.outputs.words(guard).clone() for guard in around)
             if pad:
                 whole = (*place.shape[:-1], place.shape[-1] + pad)
                 rows = self.outputs.view(place.offset, whole, place.dtype)
