@@ -174,7 +174,7 @@ class CallMemory:
 
     def guards(self, places: Places) -> Guards:
         """Return what the guards of the call's outputs hold now."""
-        pieces = []
+        pieces: list[torch.Tensor] = []
         for place in places.outputs:
             region, pad = place.region, place.argument.pad
             end = -(-(region.offset + region.size) // 8) * 8

@@ -111,7 +111,7 @@ class Docket:
         family = [rule.precedence for rule in catalog.rules if self.slot.id in rule.precedence]
         first = [name for precedence in family for name in precedence[: precedence.index(self.slot.id)]]
         parts = [part for part in self.tree.rollback().parts if part.target_id in first]
-        return [(find_slot(part.target_id), self.crowned[part.content_hash].report) for part in parts]
+        return [(find_slot(part.target_id, self.slot.model), self.crowned[part.content_hash].report) for part in parts]
 
     def build_trees(self, store: Path) -> Trees:
         """Build both trees below `store`. Raises `HostError` as `engine_tree.materialise` does."""
