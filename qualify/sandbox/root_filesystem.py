@@ -54,16 +54,18 @@ class _Source:
 def automatic_roots(project_root: str) -> tuple[str, ...]:
     """Return the host paths every child sees at the same place: system, interpreter, packages.
 
-    `project_root` is the folder that holds the project's packages.
+    `project_root` is the folder that holds the project's packages. A symbolic link, such as an environment that lies
+    elsewhere, comes with the folder it leads to.
     """
     wanted = [*SYSTEM_ROOTS, os.path.realpath(sys.base_prefix), sys.prefix]
     wanted += [entry for entry in sys.path if os.path.basename(entry) in ("site-packages", "dist-packages")]
     wanted += [os.path.join(project_root, package) for package in PROJECT_PACKAGES]
     roots: list[str] = []
     for path in wanted:
-        covered = any(path == root or path.startswith(root + "/") for root in roots if not os.path.islink(root))
-        if path != "/" and not covered and os.path.lexists(path):
-            roots.append(path)
+        for one in (os.path.realpath(path), path) if os.path.islink(path) else (path,):
+            covered = any(one == root or one.startswith(root + "/") for root in roots)
+            if one != "/" and not covered and os.path.exists(one):
+                roots.append(one)
     return tuple(roots)
 
 
@@ -153,7 +155,7 @@ def _mount_proc(policy: SandboxPolicy) -> None:
 
 def _open(host: str, inside: str) -> _Source:
     if os.path.islink(host) and host == inside:
-        return _Source(-1, inside, link_target=os.readlink(host))
+        return _Source(-1, inside, link_target=os.path.realpath(host))  # a link on the way there is not inside
     return _Source(os.open(host, os.O_PATH | os.O_CLOEXEC), inside)
 
 

@@ -51,6 +51,23 @@ def test_a_container_whose_only_user_is_root_works() -> None:
     assert answer["probe"]["verify"] == LayerState.PRESENT
 
 
+@pytest.mark.parametrize("links", [1, 2])
+def test_an_environment_behind_a_symbolic_link_works(tmp_path: Path, links: int) -> None:
+    """The link comes with the folder that it leads to, also through another link."""
+    prefix = Path(sys.prefix)
+    for number in range(links):
+        (tmp_path / f"environment{number}").symlink_to(prefix)
+        prefix = tmp_path / f"environment{number}"
+    code = (
+        "import sys; from qualify.sandbox.doctor_probe import probe_layers\n"
+        "print(sys.prefix, *(layer.name for layer in probe_layers() if layer.state in ('missing', 'unknown')))"
+    )
+    done = subprocess.run(
+        [prefix / "bin/python", "-c", code], env=ENVIRONMENT, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.stdout.split() == [str(prefix)], done.stderr
+
+
 def test_the_probe_reports_every_layer_of_this_host() -> None:
     """On a host that runs the suite every layer is present, except those of profiles that it cannot serve."""
     findings = {finding.name: finding.state for finding in probe_layers()}
