@@ -54,6 +54,7 @@ def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
+@pytest.mark.timeout(300)  # three verifications, each of which may wait for the core that is measured on
 def test_the_tutorial_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """From init to the archive, in the order of the page, with nothing left out."""
     ran = []
