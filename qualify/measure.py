@@ -6,7 +6,9 @@ Invariants
    of the running arm's blocks they are seen to be so and to have used no processor time.
 3. Inside a block both roles answer the same questions at the same places, so only the code differs.
 4. Blocks and calls are counted by the arena before anything is known; a launch is recorded whole or not at all.
-5. An atomic target has one rig, and each role one arm, for every member. They share the launch: its blocks go through
+5. A fault is the role's whose code served the call: also in the candidate's arm, the incumbent answers for its own. A
+   start with both in one process proves nothing against the candidate, which has started alone before.
+6. An atomic target has one rig, and each role one arm, for every member. They share the launch: its blocks go through
    the cases of all members in turn, and one record of the role stands for all its arms.
 """
 
@@ -114,6 +116,12 @@ class Bout:
     rig: Rig
     setups: Mapping[Role, RoleSetup]
 
+    def fills_gap(self, role: Role, implementation: Implementation) -> bool:
+        """Say whether `implementation`, in the arms of `role`, is the incumbent's bundle in the candidate's process."""
+        theirs = self.setups["baseline"].implementations
+        mixed = any(one not in theirs for one in self.setups["candidate"].implementations)
+        return role == "candidate" and mixed and not implementation.is_stock and implementation in theirs
+
 
 @dataclass(frozen=True, slots=True)
 class _Case:
@@ -170,7 +178,7 @@ def run_launch(bouts: Sequence[Bout], index: int, candidate_slot: int, order: Se
             running = run.roles[role] = _Running(role, slot, run.rig.now_ns())
             with _blaming(role, "start", index):
                 for bout in bouts:
-                    arm = bout.rig.start_arm(bout.setups[role], bout.rig.cases)
+                    arm = _start(bout, role, index)
                     stack.callback(arm.close)
                     running.arms.append(arm)
             running.ready_ns = run.rig.now_ns()
@@ -195,6 +203,16 @@ def run_launch(bouts: Sequence[Bout], index: int, candidate_slot: int, order: Se
             candidate=records["candidate"],
             blocks=blocks,
         )
+
+
+def _start(bout: Bout, role: Role, launch: int) -> Arm:
+    setup = bout.setups[role]
+    try:
+        return bout.rig.start_arm(setup, bout.rig.cases)
+    except ArmError as fault:
+        if not any(bout.fills_gap(role, one) for one in setup.implementations):
+            raise
+        raise _of_incumbent("start", launch, fault) from fault
 
 
 def _warm_up(run: _Run) -> None:
@@ -237,13 +255,23 @@ def _question(rig: Rig, launch: int, block: int, call: int, case: int) -> Questi
     return question
 
 
-def _ask(
-    run: _Run, one: _Running, case: _Case, question: Question, block: int, call: int
-) -> tuple[int, CallCheck]:
+def _ask(run: _Run, one: _Running, case: _Case, question: Question, block: int, call: int) -> tuple[int, CallCheck]:
     bout = run.bouts[case.bout]
-    implementation = bout.setups[one.role].by_case[case.number]
+    setup = bout.setups[one.role]
+    number = setup.by_case[case.number]
     draws = Draws(STAGE_NUMBER, run.index, block, call)
-    return bout.rig.inquirer.ask(one.arms[case.bout], implementation, question, draws)
+    try:
+        return bout.rig.inquirer.ask(one.arms[case.bout], number, question, draws)
+    except ArmError as fault:
+        if not bout.fills_gap(one.role, setup.implementations[number]):
+            raise
+        raise _of_incumbent("warmup" if block == _WARMUP_BLOCK else "block", run.index, fault) from fault
+
+
+def _of_incumbent(stage: str, launch: int, fault: ArmError) -> RoleError:
+    """Return a fault of the incumbent's code that serves what the candidate leaves out, in the candidate's process."""
+    detail = f"{fault.detail} (outside the candidate's domain, in the candidate's process)"
+    return RoleError("baseline", stage, launch, ArmError(fault.kind, detail, fault.outcome))
 
 
 def _require_frozen(run: _Run, busy: Arm) -> None:

@@ -166,6 +166,34 @@ def test_a_broken_incumbent_is_never_the_candidates_fault(
     assert (verdict.outcome, verdict.code) == ("RETRY", "BASELINE_FAILED")
 
 
+SPOILS_CALLS = (
+    "import torch\nSEEN = set()\ndef silu_and_mul(x, out):\n    SEEN.add(x.shape[0])\n    d = out.shape[-1]\n"
+    "    if 64 in SEEN:\n        out.copy_(torch.nn.functional.silu(x[..., :d]) * x[..., d:])\n"
+)
+SPOILS_THE_START = (
+    "import sys\nassert sum(name.count('.') == 0 and 'cacheon_bundle' in name for name in sys.modules) < 2\n"
+)
+
+
+@pytest.mark.parametrize(("text", "stage"), [(SPOILS_CALLS, "block"), (SPOILS_THE_START + HONEST, "start")])
+def test_an_incumbent_that_fills_a_gap_cannot_fail_the_candidate(
+    tmp_path: Path, arena: str, bundle: Write, fork_server: Zygote, text: str, stage: str
+) -> None:
+    """Its code, in the candidate's process, for shapes that the candidate leaves out, is still its own."""
+    path = Path(arena)
+    path.write_text(path.read_text().replace("d = 1024 }]", "d = 1024 }, { num_tokens = 256, d = 1024 }]"))
+    incumbent = describe_bundle(bundle(text), tmp_path / "i.json")
+    narrow = tmp_path / "narrow"
+    shutil.copytree(EXAMPLES / "silu_fast", narrow)
+    (narrow / "metadata" / "silu.json").write_text('{"capabilities": {"num_tokens": {"max": 127}}}')
+    candidate = describe_bundle(narrow, tmp_path / "c.json")
+    evidence = run_attempt(make_request(candidate, arena, incumbent=incumbent), lambda event: None, fork_server)
+    verdict = grade(evidence, load_arena(arena))
+    assert (verdict.outcome, verdict.code) == ("RETRY", "BASELINE_FAILED")
+    assert [(incident.role, incident.stage) for incident in evidence.incidents] == [("baseline", stage)]
+    assert "candidate's process" in evidence.incidents[0].detail
+
+
 def test_a_damaged_store_is_not_the_miners_fault(tmp_path: Path, arena: str, fork_server: Zygote) -> None:
     """A tree that no longer hashes to its name raises, and leaves no evidence."""
     tree = tmp_path / "tree"
