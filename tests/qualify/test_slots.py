@@ -94,9 +94,11 @@ def test_the_causal_probe_catches_a_kernel_that_looks_one_key_too_far() -> None:
 @pytest.mark.parametrize("name", known_arenas())
 def test_every_target_an_arena_judges_has_a_slot(name: str) -> None:
     """A workload of a built-in arena can be measured: its slot, dimensions and dtype are known."""
-    for workload in load_arena(name).workloads:
+    arena = load_arena(name)
+    for workload in (part for load in arena.workloads for part in arena.parts(load.target)):
         slot = find_slot(workload.target)
         assert workload.dtype in DTYPES
+        assert (workload.world_size > 1) is slot.collective
         for shape in workload.shapes:
             assert set(shape) == set(slot.dimensions)
 
