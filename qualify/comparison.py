@@ -35,6 +35,8 @@ class Tolerance:
     row_floor: float  # what rounding of the smallest representable values may cost one element
     stray: float = 0.0  # part of all elements that may lie outside their bound ...
     outlier: float = 1.0  # ... by at most this factor
+    spread: float = 0.0  # part of the error that the row bound allows on average, granted to every element besides:
+    # where an element is a long sum, its rounding goes with its row's magnitude and not with its own
 
 
 # Row bounds leave room for three roundings of the output, and for nothing else.
@@ -132,7 +134,7 @@ class Rows(Comparator):
             error, bound = scratch[0, : len(expected)], scratch[1, : len(expected)]
             error.copy_(rows[piece]).sub_(expected)
             row = torch.linalg.vector_norm(error, dim=-1).div_(expectation.row_bound[piece]).max()
-            _bound(expected, tolerance, bound)
+            _bound(expected, expectation.row_bound[piece], tolerance, bound)
             ratios = error.abs_().div_(bound)
             element = ratios.amax(dim=-1).max().div_(tolerance.outlier)
             ratio = float(torch.maximum(row, element))
@@ -151,7 +153,7 @@ class Rows(Comparator):
         When every element is within its bound, the row that fails as a whole is named with its worst element.
         """
         rows = got.reshape(expectation.expected.shape).to(torch.float32)
-        bound = _bound(expectation.expected, expectation.tolerance)
+        bound = _bound(expectation.expected, expectation.row_bound, expectation.tolerance)
         error = rows - expectation.expected
         ratio = error.abs().div_(bound)
         ratio = torch.where(torch.isfinite(ratio), ratio, torch.inf)
@@ -186,5 +188,10 @@ def passes(worst_ppm: int) -> bool:
     return 0 <= worst_ppm <= AT_BOUND
 
 
-def _bound(expected: torch.Tensor, tolerance: Tolerance, out: torch.Tensor | None = None) -> torch.Tensor:
-    return torch.abs(expected, out=out).mul_(tolerance.relative).add_(tolerance.absolute)
+def _bound(
+    expected: torch.Tensor, row_bound: torch.Tensor, tolerance: Tolerance, out: torch.Tensor | None = None
+) -> torch.Tensor:
+    bound: torch.Tensor = torch.abs(expected, out=out).mul_(tolerance.relative).add_(tolerance.absolute)
+    if tolerance.spread:
+        bound.add_(row_bound[:, None], alpha=tolerance.spread / math.sqrt(expected.shape[-1]))
+    return bound

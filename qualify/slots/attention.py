@@ -15,9 +15,9 @@ from qualify.content import LARGE, Source, Style
 # Probabilities are rounded to the dtype of the call before they meet the values in every fused kernel, so a row may be
 # off by one more rounding than elementwise code. Outputs are averages: their elements are small beside their inputs.
 ATTENTION_TOLERANCES: Mapping[str, Tolerance] = {
-    "bfloat16": Tolerance(0.02, 0.02, 0.012, 0.008, 1e-38, stray=0.01, outlier=4.0),
-    "float16": Tolerance(0.01, 0.01, 0.002, 0.0015, 6e-8, stray=0.01, outlier=4.0),
-    "float32": Tolerance(1e-5, 1e-5, 1e-5, 1e-5, 1e-38, stray=0.01, outlier=8.0),
+    "bfloat16": Tolerance(0.02, 0.02, 0.012, 0.008, 1e-38, stray=0.01, outlier=4.0, spread=1.0),
+    "float16": Tolerance(0.01, 0.01, 0.002, 0.0015, 6e-8, stray=0.01, outlier=4.0, spread=1.0),
+    "float32": Tolerance(1e-5, 1e-5, 1e-5, 1e-5, 1e-38, stray=0.01, outlier=8.0, spread=1.0),
 }
 # Queries and keys that are drawn wide are narrowed: a softmax that is all on one key would test nothing else, and a
 # common shift of all logits by hundreds would cost float32 itself more digits than the bounds leave.

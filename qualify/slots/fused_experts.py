@@ -21,9 +21,9 @@ _ROUTING_LOW, _ROUTING_HIGH = 0.25, 0.75
 
 # Two roundings to the dtype of the call lie between the input and the output, one of them before a long sum.
 MOE_TOLERANCES: Mapping[str, Tolerance] = {
-    "bfloat16": Tolerance(0.02, 0.02, 0.02, 0.008, 1e-38, stray=0.03, outlier=4.0),
-    "float16": Tolerance(0.01, 0.01, 0.003, 0.0015, 6e-8, stray=0.03, outlier=4.0),
-    "float32": Tolerance(1e-5, 1e-5, 1e-5, 1e-5, 1e-38, stray=0.03, outlier=8.0),
+    "bfloat16": Tolerance(0.02, 0.02, 0.02, 0.008, 1e-38, stray=0.03, outlier=4.0, spread=1.0),
+    "float16": Tolerance(0.01, 0.01, 0.003, 0.0015, 6e-8, stray=0.03, outlier=4.0, spread=1.0),
+    "float32": Tolerance(1e-5, 1e-5, 1e-5, 1e-5, 1e-38, stray=0.03, outlier=8.0, spread=1.0),
 }
 
 
