@@ -41,42 +41,34 @@ def widened(tolerance: Tolerance, style: Style) -> Tolerance:
     return replace(tolerance, absolute=_SIZE * tolerance.absolute) if style is LARGE else tolerance
 
 
-class MiniMaxExperts(FusedExperts):
+class _Clamped(FusedExperts):
+    """What both slots share: the clamped activation, and a case whose gates go beyond its limits."""
+
+    model: ClassVar[str] = "MiniMax-M3"
+    edges: ClassVar[tuple[Style, ...]] = (CROWDED, LARGE)
+
+    def activation(self, gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
+        return swigluoai(gate, up)
+
+    def draw(self, inputs: Tensors, dimensions: Dimensions, style: Style, source: Source) -> None:
+        super().draw(inputs, dimensions, style, source)
+        if style is LARGE:
+            source.fill(inputs["x"], style, _GATE_SCALE)
+
+    def bounds(self, dtype: str, style: Style) -> Tolerance:
+        return widened(self.tolerance(dtype), style)
+
+
+class MiniMaxExperts(_Clamped):
     """`moe.fused_experts` with the clamped activation."""
 
-    model: ClassVar[str] = "MiniMax-M3"
     stock: ClassVar[tuple[str, str]] = ("fused_experts_swigluoai.py", "fused_experts")
-    edges: ClassVar[tuple[Style, ...]] = (CROWDED, LARGE)
-
-    def activation(self, gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
-        return swigluoai(gate, up)
-
-    def draw(self, inputs: Tensors, dimensions: Dimensions, style: Style, source: Source) -> None:
-        super().draw(inputs, dimensions, style, source)
-        if style is LARGE:
-            source.fill(inputs["x"], style, _GATE_SCALE)
-
-    def bounds(self, dtype: str, style: Style) -> Tolerance:
-        return widened(self.tolerance(dtype), style)
 
 
-class MiniMaxExpertsReduce(FusedExpertsReduce):
+class MiniMaxExpertsReduce(_Clamped, FusedExpertsReduce):
     """`moe.fused_experts_reduce` with the clamped activation."""
 
-    model: ClassVar[str] = "MiniMax-M3"
     stock: ClassVar[tuple[str, str]] = ("fused_experts_reduce_swigluoai.py", "fused_experts_reduce")
-    edges: ClassVar[tuple[Style, ...]] = (CROWDED, LARGE)
-
-    def activation(self, gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
-        return swigluoai(gate, up)
-
-    def draw(self, inputs: Tensors, dimensions: Dimensions, style: Style, source: Source) -> None:
-        super().draw(inputs, dimensions, style, source)
-        if style is LARGE:
-            source.fill(inputs["x"], style, _GATE_SCALE)
-
-    def bounds(self, dtype: str, style: Style) -> Tolerance:
-        return widened(self.tolerance(dtype), style)
 
 
 class MiniMaxNvfp4Experts(MiniMaxExperts):
