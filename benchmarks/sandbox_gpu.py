@@ -210,7 +210,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as name:
         os.chmod(name, 0o755)
         result = measure(Path(name))
-    RESULT.write_text(json.dumps(result, indent=1) + "\n", "utf-8")
+    RESULT.write_text(sandbox_battery.without_host_paths(json.dumps(result, indent=1)) + "\n", "utf-8")
     print(json.dumps({name: value for name, value in result.items() if name != "battery"}, indent=1))
     print("through:", result["battery"]["through"], "of", result["battery"]["attacks"])
     return 0 if holds(result) else 1

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import signal
 import socket
 import stat
@@ -29,7 +30,14 @@ from qualify.sandbox.outcome import Outcome, OutcomeKind
 from qualify.sandbox.policy import SandboxPolicy
 
 HERE = Path(__file__).parent
-ROOT = HERE.parent.parent.parent
+ROOT = HERE.resolve().parents[2]
+
+
+def without_host_paths(text: str) -> str:
+    """Return a report without what only names this host: where the project and temporary files lie, its own cgroup."""
+    text = text.replace(str(ROOT), "PROJECT")
+    text = re.sub(r"/tmp/tmp[A-Za-z0-9_]+", "TEMPORARY", text)
+    return re.sub(r"(/sys/fs/cgroup|\{')/[^'\"]*", r"\1/OWN", text)
 
 
 def start_zygote(preload: Sequence[str] = ()) -> Zygote:
