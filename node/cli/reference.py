@@ -31,7 +31,7 @@ EXIT_TEXT = {
 PREAMBLE = """\
 # The `cacheon` command
 
-<!-- Written by `python -m node.cli.reference`; edit the declarations in node/cli/app.py instead. -->
+<!-- Written by `python -m node.cli.reference`; edit the declarations in node/cli/commands/ instead. -->
 
 Standard output carries data, standard error carries talk. With `--json` a command prints one line,
 `{"schema": "cacheon.<command>.v1", "ok": true, "data": ...}`, or, when it fails,
