@@ -99,6 +99,7 @@ class Job(msgspec.Struct, frozen=True):
     seen_hash: str = ""  # the content hash last served instead of the committed one
     earlier_id: str = ""  # the earlier submission this one copies
     kinship: str = ""  # what it shares with an earlier submission, a `node.kinship.Kinship` as JSON
+    admission: str = ""  # how its evaluation cost was met: "free", "paid" or "credit"; "" = not yet
 
 
 class RetryBudget(msgspec.Struct, frozen=True):

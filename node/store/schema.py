@@ -60,8 +60,30 @@ jobs = Table(
     _text("parked_from"), _text("parked_on"), _text("target_id"), _text("fingerprint"),
     _text("primary_attempt"), _text("reproduction_attempt"),
     _text("code"), _text("blame"), _text("detail"), _text("seen_hash"), _text("earlier_id"), _number("updated_ms"),
-    _text("kinship"),
+    _text("kinship"), _text("admission"),
     Index(None, "state"), Index(None, "fingerprint"),
+)
+
+# Payments of the evaluation cost that were used up, each by the one submission it admitted.
+payments = Table(
+    "payments", metadata,
+    Column("payment_block", Integer, primary_key=True),
+    Column("payment_index", Integer, primary_key=True),
+    _submission(),
+    _text("payer"), _text("destination"), _number("amount_rao"), _number("used_ms"),
+    UniqueConstraint("submission_id"),
+)
+
+# Credits: each admits one submission of its hotkey. `earned_by` is the submission that a credit makes good for
+# (null when an operator granted it), `spent_by` the one it admitted (null while it is there to be spent).
+cost_credits = Table(
+    "credits", metadata,
+    Column("id", Integer, primary_key=True),
+    _text("hotkey"), _text("origin"), _text("note"), _number("granted_ms"),
+    Column("earned_by", Text, ForeignKey("submissions.submission_id"), unique=True),
+    Column("spent_by", Text, ForeignKey("submissions.submission_id"), unique=True),
+    _number("spent_ms"),
+    Index(None, "hotkey"),
 )
 
 # Every fetch of an archive that ended: what came, or why nothing did.

@@ -24,6 +24,7 @@ from node.store.schema import chain_binding, jobs, submissions
 from node.store.values import UNSTORABLE, storable
 
 REVEAL_UNSTORABLE = "REVEAL_UNSTORABLE"
+FREE = "free"  # the admission of a job for which nothing was due
 
 
 class Submission(msgspec.Struct, frozen=True):
@@ -109,7 +110,7 @@ def _record(connection: Connection, submission: Submission) -> bool:
     state = JobState.FAILED if submission.reason else JobState.RESERVED
     connection.execute(insert(jobs).values(
         submission_id=submission.submission_id, state=state.value, code=submission.reason,
-        blame=Blame.MINER.value if submission.reason else "", updated_ms=now_ms(),
+        blame=Blame.MINER.value if submission.reason else "", admission=FREE, updated_ms=now_ms(),
     ))
     append_event(connection, "submission.recorded", submission.submission_id, {
         "block": submission.block, "event_index": submission.event_index, "hotkey": submission.hotkey,

@@ -17,13 +17,16 @@ from alembic.migration import MigrationContext
 from sqlalchemy import Connection, insert, select, text
 
 from config.errors import ConfigurationError, HostError, InternalError
+from node.jobs import JobState
 from node.store.engine import Store
 from node.store.events import append_event
 from node.store.evidence_rows import BundleRow, find_bundle
+from node.store.job_rows import load_job
 from node.store.layout import StateLayout, write_durably
 from node.store.lock import LockHolder, StateLock, read_holder
 from node.store.migrate import upgrade
 from node.store.schema import events, metadata
+from node.store.submission_rows import FREE
 from tests.node.support import GENESIS
 
 
@@ -51,6 +54,26 @@ async def test_older_schema_is_upgraded(tmp_path: Path) -> None:
     await old.close()
     store = await Store.open(layout)
     assert await store.read(find_bundle, "h") == BundleRow("h", "old", "", "", "")
+    await store.close()
+
+
+async def test_jobs_from_before_the_evaluation_cost_were_free(tmp_path: Path) -> None:
+    """A store of the release before this one keeps its jobs, and none of them is asked for a payment."""
+    layout = StateLayout.at(tmp_path)
+    layout.create()
+
+    def release_before(connection: Connection) -> None:
+        upgrade(connection, "0003")
+        connection.exec_driver_sql("INSERT INTO submissions (submission_id, hotkey) VALUES ('s', 'miner')")
+        connection.exec_driver_sql("INSERT INTO jobs (submission_id, state, token) VALUES ('s', 'reserved', 3)")
+
+    lock = StateLock.acquire(layout.lock, LockHolder(pid=1, started_ms=0))
+    old = Store(layout, lock)
+    await old.write(release_before)
+    await old.close()
+    store = await Store.open(layout)
+    job = await store.read(load_job, "s")
+    assert (job.state, job.token, job.admission) == (JobState.RESERVED, 3, FREE)
     await store.close()
 
 
