@@ -92,7 +92,7 @@ async def step(
     Raises `NetworkError` and `ChainError` of the client, `InternalError` WEIGHT_VECTOR_INVALID and
     PUBLICATION_JOURNAL_MOVED. Any of them leaves the journal consistent; call again.
     """
-    head = journal.head()
+    head = await journal.head()
     publisher = _Publisher(client, signer, journal, options, await client.finalized_head())
     if head is not None and head.is_open:
         return await publisher.settle(head)
@@ -162,7 +162,7 @@ class _Publisher:
             commit_reveal=newest.commit_reveal_enabled,
             submit_block=self.block.number,
         )
-        return await self._submit(self._append(record, head))
+        return await self._submit(await self._append(record, head))
 
     async def _is_fresh(
         self,
@@ -205,7 +205,7 @@ class _Publisher:
         answer = await self._client.submit(bytes.fromhex(record.extrinsic_hex))
         match answer.fate:
             case "accepted":
-                return self._submitted(record)
+                return await self._submitted(record)
             case "refused":
                 message = f"The endpoint does not take the extrinsic: {answer.message}."
                 return self._wait(record, _until_era_end("EXTRINSIC_REFUSED", message, record))
@@ -213,9 +213,9 @@ class _Publisher:
                 message = f"It is not known whether the extrinsic arrived: {answer.message}"
                 return self._wait(record, _until_era_end("EXTRINSIC_UNKNOWN", message, record))
 
-    def _submitted(self, record: PublicationRecord) -> StepResult:
+    async def _submitted(self, record: PublicationRecord) -> StepResult:
         if record.status == "intent":
-            record = self._follow(record, status="submitted")
+            record = await self._follow(record, status="submitted")
         message = f"Extrinsic {record.extrinsic_hash} waits to be included in a finalized block."
         return self._wait(record, _until_era_end("NOT_INCLUDED_YET", message, record))
 
@@ -225,20 +225,20 @@ class _Publisher:
         """Find out from the chain what became of an open publication."""
         if record.included_block is not None:
             if self.block.number < record.included_block:
-                return self._submitted(record)  # the endpoint in use lags behind the one that showed the inclusion
+                return await self._submitted(record)  # the endpoint in use lags behind the one that showed the inclusion
             return await self._confirm(record)
         used = await self._client.account_nonce(record.hotkey, self.block)
         if used > record.nonce:
             last = min(self.block.number, record.era_end_block)
             found = await find_inclusion(self._client, record.extrinsic_hash, record.submit_block + 1, last)
             if found is None:
-                return self._end(record, "expired", f"another extrinsic of this hotkey used nonce {record.nonce}")
+                return await self._end(record, "expired", f"another extrinsic of this hotkey used nonce {record.nonce}")
             record = await self._included(record, found)
             return await self._confirm(record) if record.is_open else StepResult(record, self.block)
         if self.block.number > record.era_end_block:
-            return self._end(record, "expired", f"not included before block {record.era_end_block}")
+            return await self._end(record, "expired", f"not included before block {record.era_end_block}")
         if await self._client.next_nonce(record.hotkey) > record.nonce:
-            return self._submitted(record)  # the endpoint's pool, or a block that is not final yet, has it
+            return await self._submitted(record)  # the endpoint's pool, or a block that is not final yet, has it
         return await self._submit(record)
 
     async def _included(self, record: PublicationRecord, found: Inclusion) -> PublicationRecord:
@@ -254,8 +254,8 @@ class _Publisher:
             # After a long outage only the block's body may be left. The row itself will tell.
         changes: dict[str, Any] = {"included_block": found.block.number, "epoch": epoch}
         if success is False:
-            return self._follow(record, status="dropped", reason=f"the chain refused it: {error}", **changes)
-        return self._follow(record, status="submitted", **changes)
+            return await self._follow(record, status="dropped", reason=f"the chain refused it: {error}", **changes)
+        return await self._follow(record, status="submitted", **changes)
 
     async def _confirm(self, record: PublicationRecord) -> StepResult:
         parameters = await read_hyperparameters(self._client, record.netuid, self.block)
@@ -264,12 +264,12 @@ class _Publisher:
             return self._wait(record, _reveal_pending(parameters, reveal_epoch))
         (uid,) = await self._client.read(self.block, [(Storage.UIDS, [record.netuid, record.hotkey])])
         if uid is None:
-            return self._end(record, "dropped", f"hotkey {record.hotkey} is no longer registered")
+            return await self._end(record, "dropped", f"hotkey {record.hotkey} is no longer registered")
         if rows_match(record.uids, record.values, await self._stored_row(int(uid))):
-            return self._end(record, "confirmed", await self._reassigned(record))
+            return await self._end(record, "confirmed", await self._reassigned(record))
         if record.commit_reveal and parameters.epoch == reveal_epoch and await self._is_sealed(record):
             return self._wait(record, _reveal_pending(parameters, reveal_epoch))
-        return self._end(record, "dropped", _why_not_applied(record, parameters))
+        return await self._end(record, "dropped", _why_not_applied(record, parameters))
 
     async def _stored_row(self, uid: int) -> tuple[tuple[int, int], ...]:
         index = mechanism_index(self._options.netuid, self._options.mechanism)
@@ -290,18 +290,18 @@ class _Publisher:
 
     # -- journal -------------------------------------------------------------------------------------------------
 
-    def _append(self, record: PublicationRecord, prior: PublicationRecord | None) -> PublicationRecord:
+    async def _append(self, record: PublicationRecord, prior: PublicationRecord | None) -> PublicationRecord:
         expected = record_digest(prior) if prior is not None else None
         chained = msgspec.structs.replace(record, prior_digest=expected or "")
-        self._journal.append(chained, expected)
+        await self._journal.append(chained, expected)
         return chained
 
-    def _follow(self, record: PublicationRecord, *, status: Status, **changes: Any) -> PublicationRecord:
-        return self._append(msgspec.structs.replace(record, status=status, **changes), record)
+    async def _follow(self, record: PublicationRecord, *, status: Status, **changes: Any) -> PublicationRecord:
+        return await self._append(msgspec.structs.replace(record, status=status, **changes), record)
 
-    def _end(self, record: PublicationRecord, status: Status, reason: str) -> StepResult:
+    async def _end(self, record: PublicationRecord, status: Status, reason: str) -> StepResult:
         confirmed = self.block.number if status == "confirmed" else None
-        ended = self._follow(record, status=status, reason=reason, confirmed_block=confirmed)
+        ended = await self._follow(record, status=status, reason=reason, confirmed_block=confirmed)
         return StepResult(ended, self.block)
 
     def _wait(self, head: PublicationRecord | None, waiting: Waiting) -> StepResult:

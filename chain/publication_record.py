@@ -52,17 +52,17 @@ class PublicationRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PublicationJournal(Protocol):
-    """Durable storage of records; each method is one short transaction."""
+    """Durable storage of records; each method is one short transaction that never blocks the event loop."""
 
-    def records(self) -> tuple[PublicationRecord, ...]:
+    async def records(self) -> tuple[PublicationRecord, ...]:
         """Return all records, oldest first."""
         ...
 
-    def head(self) -> PublicationRecord | None:
+    async def head(self) -> PublicationRecord | None:
         """Return the newest record."""
         ...
 
-    def append(self, record: PublicationRecord, expected_head: str | None) -> None:
+    async def append(self, record: PublicationRecord, expected_head: str | None) -> None:
         """Append durably if the newest record's digest is `expected_head` (None = the journal is empty).
 
         Raises `journal_moved()` otherwise.

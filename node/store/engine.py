@@ -86,10 +86,6 @@ class Store:
         """Run a reading `work` on the same thread; it sees everything committed so far."""
         return await self.write(work, *arguments, **keywords)
 
-    def write_blocking(self, work: Callable[..., T], *arguments: Any) -> T:
-        """Like `write`, for callers that cannot wait asynchronously; blocks for one short transaction."""
-        return self._thread.submit(self._transaction, work, arguments, {}).result()
-
     async def bind(self, genesis_hash: str, netuid: int) -> None:
         """Tie the store to a chain, or check that it is this one. Raises `ConfigurationError` (STORE_FOREIGN_CHAIN)."""
         await self.write(_bind, genesis_hash, netuid)

@@ -4,10 +4,12 @@ Invariants
 1. Append-only: each record names the digest of the one before, and a record that does not follow the head is refused.
 2. A record is on disk before `append` returns, so an intent always precedes its extrinsic.
 3. The vector that an intent publishes, and its receipt, are stored in the intent's own transaction.
+4. Nothing blocks the event loop: the database has its thread, and receipts are signed and written on another.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 import msgspec
@@ -37,7 +39,7 @@ class VectorRow(msgspec.Struct, frozen=True):
 
 
 class StoreJournal:
-    """`chain.publication.PublicationJournal` on the store. Its calls block; each is one short transaction."""
+    """`chain.publication.PublicationJournal` on the store; each call is one short transaction on the store's thread."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -47,22 +49,22 @@ class StoreJournal:
         """Name the vector that the next intent will publish; `sign` writes its receipt and returns the digest."""
         self._proposed = (vector, sign)
 
-    def records(self) -> tuple[PublicationRecord, ...]:
+    async def records(self) -> tuple[PublicationRecord, ...]:
         """Return every record, oldest first."""
-        return self._store.write_blocking(read_records)
+        return await self._store.read(read_records)
 
-    def head(self) -> PublicationRecord | None:
+    async def head(self) -> PublicationRecord | None:
         """Return the newest record, or None."""
-        return self._store.write_blocking(read_head)
+        return await self._store.read(read_head)
 
-    def append(self, record: PublicationRecord, expected_head: str | None) -> None:
+    async def append(self, record: PublicationRecord, expected_head: str | None) -> None:
         """Append `record` after the head with digest `expected_head` (None = the journal is empty).
 
         Raises `InternalError`: PUBLICATION_JOURNAL_MOVED when the head is another one; VECTOR_NOT_PROPOSED for an
         intent to publish a vector that nobody decided.
         """
-        vector = self._take(record) if record.status == "intent" else None
-        self._store.write_blocking(append_record, record, expected_head, vector)
+        vector = await asyncio.to_thread(self._take, record) if record.status == "intent" else None
+        await self._store.write(append_record, record, expected_head, vector)
 
     def _take(self, record: PublicationRecord) -> VectorRow:
         if self._proposed is None or self._proposed[0].shares_digest != record.vector_digest:

@@ -33,17 +33,17 @@ class MemoryJournal:
         self._records: list[PublicationRecord] = []
         self.crash_at: int | None = None  # die instead of appending the record of this index
 
-    def records(self) -> tuple[PublicationRecord, ...]:
+    async def records(self) -> tuple[PublicationRecord, ...]:
         """See `PublicationJournal`."""
         return tuple(self._records)
 
-    def head(self) -> PublicationRecord | None:
+    async def head(self) -> PublicationRecord | None:
         """See `PublicationJournal`."""
         return self._records[-1] if self._records else None
 
-    def append(self, record: PublicationRecord, expected_head: str | None) -> None:
+    async def append(self, record: PublicationRecord, expected_head: str | None) -> None:
         """See `PublicationJournal`."""
-        head = self.head()
+        head = await self.head()
         if (record_digest(head) if head else None) != expected_head:
             raise journal_moved()
         if self.crash_at == len(self._records):

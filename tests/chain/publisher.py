@@ -42,19 +42,19 @@ class FileJournal:
         self._path = path
         self._fuse = fuse
 
-    def records(self) -> tuple[PublicationRecord, ...]:
+    async def records(self) -> tuple[PublicationRecord, ...]:
         """See `PublicationJournal`."""
         lines = self._path.read_bytes().splitlines() if self._path.exists() else []
         return tuple(msgspec.json.decode(line, type=PublicationRecord) for line in lines)
 
-    def head(self) -> PublicationRecord | None:
+    async def head(self) -> PublicationRecord | None:
         """See `PublicationJournal`."""
-        records = self.records()
+        records = await self.records()
         return records[-1] if records else None
 
-    def append(self, record: PublicationRecord, expected_head: str | None) -> None:
+    async def append(self, record: PublicationRecord, expected_head: str | None) -> None:
         """See `PublicationJournal`."""
-        head = self.head()
+        head = await self.head()
         if (record_digest(head) if head else None) != expected_head:
             raise journal_moved()
         self._fuse.burn()
@@ -97,7 +97,7 @@ async def _publish(url: str, cache: Path, path: Path, crash_at: int, last_block:
         client.fuse = fuse
         while True:
             block = await client.finalized_head()
-            head = journal.head()
+            head = await journal.head()
             if block.number >= last_block and head is not None and not head.is_open:
                 return
             epoch = (await read_hyperparameters(client, NETUID, block)).epoch

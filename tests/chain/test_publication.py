@@ -58,7 +58,7 @@ async def test_plain_weights_are_confirmed_by_reading_them_back(world: Any) -> N
 async def test_records_are_chained_and_carry_the_same_bytes(world: Any) -> None:
     """Each record names the one before it, and one publication never changes its extrinsic."""
     await publish_plain(world, target(world))
-    records = world.journal.records()
+    records = await world.journal.records()
     assert records[0].prior_digest == ""
     for earlier, later in itertools.pairwise(records):
         assert later.prior_digest == record_digest(earlier)
@@ -165,7 +165,7 @@ async def test_a_crash_after_the_intent_resubmits_the_same_bytes(world: Any, cra
     with pytest.raises(crash):
         await advance(world, target(world), client)
     assert world.journal.statuses == ["intent"]
-    intent = world.journal.head()
+    intent = await world.journal.head()
     world.blocks()
     await advance(world, target(world, mark="b"), world.new_client())
     world.blocks()
@@ -317,7 +317,7 @@ async def test_a_validator_without_permit_waits_with_the_block(world: Any) -> No
     result = await advance(world, target(world))
     assert result.waiting is not None
     assert (result.waiting.code, result.waiting.at_block) == ("NOT_PERMITTED", 20)
-    assert world.journal.records() == ()
+    assert await world.journal.records() == ()
     await world.rpc("dev_setPermit", 2, world.hotkey("Validator"), True)
     assert (await publish_plain(world, target(world))).head.status == "confirmed"
 
@@ -355,7 +355,7 @@ async def test_a_vector_of_another_epoch_waits(world: Any) -> None:
     stale = await advance(world, target(world, epoch=0))
     assert stale.waiting is not None
     assert (stale.waiting.code, stale.waiting.current, stale.waiting.needed) == ("TARGET_EPOCH_STALE", "0", "1")
-    assert world.journal.records() == ()
+    assert await world.journal.records() == ()
 
 
 async def test_an_unregistered_validator_waits(world: Any) -> None:
@@ -401,9 +401,9 @@ async def test_two_writers_cannot_both_sign(world: Any) -> None:
     await step(world.client, world.validator, rival, target(world, mark="b"), OPTIONS)
     real_head = journal.head
 
-    def head_before_the_rival() -> Any:
-        found = real_head()
-        journal._records = list(rival.records())
+    async def head_before_the_rival() -> Any:
+        found = await real_head()
+        journal._records = list(await rival.records())
         return found
 
     journal.head = head_before_the_rival

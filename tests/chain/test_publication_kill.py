@@ -78,7 +78,7 @@ async def test_sigkill_at_every_point(tmp_path: Path, runtime_cache: Path, commi
 async def check(client: ChainClient, journal: FileJournal) -> None:
     """The chain and the journal tell the same story, and nothing happened twice."""
     on_chain = await included(client)
-    records = journal.records()
+    records = await journal.records()
     intents = [record for record in records if record.status == "intent"]
     assert len({record.extrinsic_hash for record in intents}) == len(intents)
     assert set(on_chain) <= {record.extrinsic_hash for record in intents}

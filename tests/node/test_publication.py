@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -182,28 +184,40 @@ async def test_journal_refuses_what_does_not_follow(world: World) -> None:
     """A record for another head is refused, and nothing of it is stored."""
     await world.step(3)
     journal = StoreJournal(world.store)
-    head = journal.head()
+    head = await journal.head()
     assert head is not None
     with pytest.raises(InternalError) as caught:
-        journal.append(msgspec.structs.replace(head, reason="again"), None)
+        await journal.append(msgspec.structs.replace(head, reason="again"), None)
     assert caught.value.code == "PUBLICATION_JOURNAL_MOVED"
-    assert journal.head() == head
+    assert await journal.head() == head
+
+
+async def test_a_busy_store_does_not_stop_the_loop(world: World) -> None:
+    """While another transaction holds the store, whoever waits for the journal leaves the event loop to others."""
+    release = threading.Event()
+    busy = asyncio.create_task(world.store.write(lambda _: release.wait()))
+    waiting = asyncio.create_task(StoreJournal(world.store).head())
+    for _ in range(3):
+        await asyncio.sleep(0)
+    release.set()  # a journal that blocks would never have let the loop come here
+    assert await waiting is None
+    assert await busy is True
 
 
 async def test_intent_needs_a_decided_vector(world: World) -> None:
     """An intent and its vector are stored together or not at all."""
     await world.step(3)
     journal = StoreJournal(world.store)
-    head = journal.head()
+    head = await journal.head()
     assert head is not None
     intent = msgspec.structs.replace(head, status="intent", publication_id="other")
     with pytest.raises(InternalError) as caught:
-        journal.append(intent, None)
+        await journal.append(intent, None)
     assert caught.value.code == "VECTOR_NOT_PROPOSED"
     row = VectorRow("d" * 64, 1, ((ANN, 1_000_000),))
     journal.propose(row, lambda: "")
     with pytest.raises(InternalError):
-        journal.append(msgspec.structs.replace(intent, vector_digest=row.shares_digest), "not the head")
+        await journal.append(msgspec.structs.replace(intent, vector_digest=row.shares_digest), "not the head")
 
     def count(connection: Connection) -> int | None:
         return connection.scalar(select(func.count()).select_from(vectors))
