@@ -20,6 +20,7 @@ import msgspec
 import tomli
 
 from config.errors import ConfigurationError, SourceLocation
+from config.evaluation_cost import EvaluationCostSettings
 
 PROFILES = ("devnet", "test", "finney")
 _PREFIX = "CACHEON_"
@@ -98,6 +99,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     qualify: QualifySettings = QualifySettings()
     sandbox: SandboxSettings = SandboxSettings()
     publication: PublicationSettings = PublicationSettings()
+    evaluation_cost: EvaluationCostSettings = EvaluationCostSettings()
     log: LogSettings = LogSettings()
 
     @property
@@ -181,6 +183,7 @@ def _check_values(settings: Settings, source: str) -> None:
         (0 <= settings.chain.netuid < 4096, "chain.netuid must lie between 0 and 4095"),
         (settings.chain.poll_seconds > 0, "chain.poll_seconds must be positive"),
         (settings.chain.rpc_per_second > 0, "chain.rpc_per_second must be positive"),
+        (not settings.evaluation_cost.complaint(), settings.evaluation_cost.complaint()),
     ):
         if not holds:
             raise ConfigurationError("SETTINGS_INVALID", complaint, location=SourceLocation(source))
@@ -248,6 +251,8 @@ def _parse_text(text: str, kind: Any) -> object:
         return text
     if typing.get_origin(kind) is tuple:
         item = typing.get_args(kind)[0]
+        if typing.get_origin(item) is tuple:  # `1000:5,2000:7` spells two pairs
+            return tuple(_parse_text(part.replace(":", ","), item) for part in text.split(",") if part.strip())
         return tuple(_parse_text(part.strip(), item) for part in text.split(",") if part.strip())
     for convert in (int, float):
         try:

@@ -109,4 +109,6 @@ def test_the_abi_cut_over_is_the_first_block_without_the_legacy_spelling() -> No
 def test_known_keys_cover_every_section() -> None:
     """The list of keys reaches into every section."""
     sections = {key.partition(".")[0] for key in known_keys()}
-    assert {"profile", "state_dir", "chain", "intake", "qualify", "sandbox", "publication", "log"} == sections
+    assert sections == {
+        "profile", "state_dir", "chain", "intake", "qualify", "sandbox", "publication", "evaluation_cost", "log"
+    }
