@@ -33,6 +33,7 @@ class Storage(_Name):
 
     ACCOUNT = "System.Account"
     EVENTS = "System.Events"
+    PARENT_HASH = "System.ParentHash"
     TIMESTAMP = "Timestamp.Now"
     NETWORKS_ADDED = "SubtensorModule.NetworksAdded"
     SUBNETWORK_SIZE = "SubtensorModule.SubnetworkN"
@@ -69,6 +70,9 @@ class Call(_Name):
     SET_COMMITMENT = "Commitments.set_commitment"
     SET_WEIGHTS = "SubtensorModule.set_mechanism_weights"
     COMMIT_WEIGHTS = "SubtensorModule.commit_timelocked_mechanism_weights"
+    BATCH_ALL = "Utility.batch_all"
+    TRANSFER = "Balances.transfer_keep_alive"
+    REMARK = "System.remark_with_event"
 
 
 class Event(_Name):
@@ -78,12 +82,16 @@ class Event(_Name):
     COMMITMENT_REVEAL_FAILED = "Commitments.CommitmentRevealFailed"
     EXTRINSIC_SUCCESS = "System.ExtrinsicSuccess"
     EXTRINSIC_FAILED = "System.ExtrinsicFailed"
+    TRANSFERRED = "Balances.Transfer"
 
 
 CALL_ARGUMENTS: Mapping[Call, frozenset[str]] = {
     Call.SET_COMMITMENT: frozenset({"netuid", "info"}),
     Call.SET_WEIGHTS: frozenset({"netuid", "mecid", "dests", "weights", "version_key"}),
     Call.COMMIT_WEIGHTS: frozenset({"netuid", "mecid", "commit", "reveal_round", "commit_reveal_version"}),
+    Call.BATCH_ALL: frozenset({"calls"}),
+    Call.TRANSFER: frozenset({"dest", "value"}),
+    Call.REMARK: frozenset({"remark"}),
 }
 
 

@@ -25,7 +25,7 @@ import msgspec
 
 from chain.abi import Call, RuntimeNames, Storage, missing_names
 from chain.blocks import BlockRef, Header
-from chain.codec import StorageRead, decode_events, decode_value, runtime_names, storage_key
+from chain.codec import StorageRead, compose_call, decode_events, decode_value, runtime_names, storage_key
 from chain.events import ChainEvent, ExtrinsicOutcome, outcome_of
 from chain.rpc import PoolAnswer, all_keys, extrinsic_hash_of, raw_values, refusal
 from chain.sdk import GenesisPin, SdkConnection, translate, unreachable
@@ -116,6 +116,10 @@ class ChainClient:
     ) -> None:
         await self.close()
 
+    async def try_another(self) -> None:
+        """Give up the connection: what it answered was no use, and the next call asks the next endpoint."""
+        await self._drop(self._connection)
+
     @property
     def rpc_calls(self) -> int:
         """How many requests this client has sent so far."""
@@ -199,6 +203,36 @@ class ChainClient:
 
         return await self._call("reading the runtime version", ask)
 
+    async def finalized_range(self, first: int, count: int) -> tuple[BlockRef, tuple[BlockRef, ...]]:
+        """Return the finalized head and the blocks from height `first` up to it, at most `count` of them.
+
+        Both are answers to one connection, so that no height is taken from an endpoint that has not finalized it.
+        """
+
+        async def ask(connection: SdkConnection) -> tuple[BlockRef, tuple[BlockRef, ...]]:
+            head = (await self._header(connection, str(await connection.request("chain_getFinalizedHead")))).block
+            heights = range(first, min(head.number, first + count - 1) + 1)
+            if not heights or heights[0] == head.number:
+                return head, (head,) if heights else ()
+            hashes = await connection.request("chain_getBlockHash", [list(heights)])
+            if not isinstance(hashes, list) or len(hashes) != len(heights) or not all(hashes):
+                raise NetworkError("CHAIN_BLOCK_UNKNOWN", f"The endpoint does not know all of the blocks {heights}.")
+            return head, tuple(BlockRef(number, str(name)) for number, name in zip(heights, hashes, strict=True))
+
+        return await self._call(f"reading the hashes of blocks from {first} on", ask)
+
+    async def linked_events(self, block: BlockRef, runtime_of: BlockRef) -> tuple[str, tuple[ChainEvent, ...]]:
+        """Return the hash of `block`'s parent and its events, with one request; `runtime_of` as in `events`."""
+
+        async def ask(connection: SdkConnection) -> tuple[str, tuple[ChainEvent, ...]]:
+            codec = await connection.codec(runtime_of.hash)
+            keys = [storage_key(codec, (item, [])) for item in (Storage.PARENT_HASH, Storage.EVENTS)]
+            values = await raw_values(connection, keys, block.hash)
+            parent, events = (values.get(key) for key in keys)
+            return "0x" + (parent or b"").hex(), decode_events(codec, None if events is None else events.hex())
+
+        return await self._call(f"reading the events of block {block.number}", ask)
+
     async def events(self, block: BlockRef, *, runtime_of: BlockRef | None = None) -> tuple[ChainEvent, ...]:
         """Return the events of `block`, in order.
 
@@ -227,6 +261,34 @@ class ChainClient:
             return None
 
         return await self._call(f"reading block {block.number}", ask)
+
+    async def extrinsics(self, block: BlockRef) -> tuple[bytes, ...]:
+        """Return the bytes of every extrinsic of `block`, in order. Needs the block's body only, not its state."""
+
+        async def ask(connection: SdkConnection) -> tuple[bytes, ...]:
+            raw = await connection.request("chain_getBlock", [block.hash])
+            if raw is None:
+                raise NetworkError("CHAIN_BLOCK_UNKNOWN", f"The endpoint has no block {block.hash}.")
+            return tuple(bytes.fromhex(text.removeprefix("0x")) for text in raw["block"]["extrinsics"])
+
+        return await self._call(f"reading block {block.number}", ask)
+
+    async def decode_extrinsic(self, block: BlockRef, data: bytes) -> Any:
+        """Return an extrinsic of `block` as plain values: `address` (who signed) and the `call` with its arguments."""
+
+        async def ask(connection: SdkConnection) -> Any:
+            return (await connection.codec(block.hash)).decode_extrinsic(data)
+
+        return await self._call(f"reading an extrinsic of block {block.number}", ask)
+
+    async def call_hash(self, block: BlockRef, call: Call, arguments: Mapping[str, object]) -> str:
+        """Return the 0x-hex hash by which the runtime of `block` knows a call with exactly these arguments."""
+
+        async def ask(connection: SdkConnection) -> str:
+            codec = await connection.codec(block.hash)
+            return "0x" + bytes(codec.call_hash(compose_call(codec, call, arguments))).hex()
+
+        return await self._call(f"encoding {call}", ask)
 
     async def outcome(self, block: BlockRef, index: int) -> ExtrinsicOutcome:
         """Return whether extrinsic `index` of `block` took effect, and if not, the runtime's name for the reason."""
@@ -315,11 +377,14 @@ class ChainClient:
     async def sign(
         self, call: Call, arguments: Mapping[str, object], signer: Signer, *, nonce: int, at: BlockRef, period: int
     ) -> SignedCall:
-        """Sign `call` for `nonce`, valid for the era of `period` blocks (a power of two >= 4) around finalized `at`."""
+        """Sign `call` for `nonce`, valid for the era of `period` blocks (a power of two >= 4) around finalized `at`.
+
+        Its arguments may hold `NestedCall`s, also in lists.
+        """
 
         async def ask(connection: SdkConnection) -> SignedCall:
             codec = await connection.codec(None)
-            composed = codec.compose_call(call.pallet, call.item, dict(arguments))
+            composed = compose_call(codec, call, arguments)
             data, extrinsic_hash = await connection.sign(
                 composed, signer, nonce=nonce, period=period, current=at.number
             )

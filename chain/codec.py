@@ -10,15 +10,36 @@ from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
-from chain.abi import RuntimeNames, Storage
+import msgspec
+
+from chain.abi import Call, RuntimeNames, Storage
 from chain.events import ChainEvent
 
 StorageRead: TypeAlias = tuple[Storage, list[object]]
 EMPTY_ADDRESS = "5C4hrfjw9DjXZTzV3MwzrrAr9P1MJhSrvWGWqi1eSuyUpnhM"  # the account of 32 zero bytes: "nobody"
 SS58_FORMAT = 42
+
+
+class NestedCall(msgspec.Struct, frozen=True):
+    """A call that is an argument of another one, such as an item of a batch."""
+
+    call: Call
+    arguments: Mapping[str, object]
+
+
+def compose_call(codec: Any, call: Call, arguments: Mapping[str, object]) -> Any:
+    """Return the SDK's composed form of a call, its nested calls included."""
+    plain = {name: _composed(codec, value) for name, value in arguments.items()}
+    return codec.compose_call(call.pallet, call.item, plain)
+
+
+def _composed(codec: Any, value: object) -> object:
+    if isinstance(value, NestedCall):
+        return compose_call(codec, value.call, value.arguments)
+    return [_composed(codec, item) for item in value] if isinstance(value, list) else value
 
 
 def address_of(public_key: bytes) -> str:
