@@ -108,19 +108,29 @@ class Chain:
 
     def submit(self, raw: bytes) -> Extrinsic:
         """Check an extrinsic and take it into the pool; raises `PoolError`."""
+        extrinsic = self.check(raw)
+        self.take(extrinsic)
+        return extrinsic
+
+    def check(self, raw: bytes) -> Extrinsic:
+        """Return the extrinsic if the pool would take it now; raises `PoolError`."""
         try:
             extrinsic = decode_extrinsic(raw, self.codec)
         except ScaleError as error:
             raise PoolError(UNDECODABLE_EXTRINSIC, "Verification Error", f"Could not decode: {error}") from error
-        death = self._validate(extrinsic)
-        replaced = self.pool.check(extrinsic)
-        self.pool.add(extrinsic, death)
-        if replaced is not None and self.observer is not None:
-            self.observer.on_dropped(replaced, "usurped")
+        self._validate(extrinsic)
+        self.pool.check(extrinsic)
         return extrinsic
 
-    def _validate(self, extrinsic: Extrinsic) -> int | None:
-        """Raise `InvalidTransactionError`, or return the first block in which the extrinsic is too old."""
+    def take(self, extrinsic: Extrinsic) -> None:
+        """Put a checked extrinsic into the pool."""
+        replaced = self.pool.check(extrinsic)
+        self.pool.add(extrinsic, extrinsic.era.death(self.head.number + 1))
+        if replaced is not None and self.observer is not None:
+            self.observer.on_dropped(replaced, "usurped")
+
+    def _validate(self, extrinsic: Extrinsic) -> None:
+        """Raise `InvalidTransactionError` for an extrinsic that the next block could not carry, now or later."""
         number = self.head.number + 1
         era_block = extrinsic.era.birth(number)
         if era_block >= number:
@@ -132,7 +142,6 @@ class Chain:
             raise InvalidTransactionError(Invalidity.STALE)
         if charge_of(extrinsic) > balances.free_balance(state, extrinsic.signer):
             raise InvalidTransactionError(Invalidity.PAYMENT)
-        return extrinsic.era.death(number)
 
     def has_ready(self) -> bool:
         """Say whether a block made now would carry a signed extrinsic."""

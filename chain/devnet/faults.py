@@ -4,6 +4,7 @@ Invariants
 1. A `DispatchError` fails one call: it is included in a block and undone.
 2. An `InvalidTransactionError` or `PoolError` refuses an extrinsic at the door, or drops it before inclusion.
 3. An `RpcError` becomes the `error` object of one JSON-RPC answer; it never ends a connection.
+4. A `SeveredError` ends a connection without an answer; only an injected fault raises it.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ PARSE_ERROR = -32700
 SERVER_ERROR = -32000
 TOO_MANY_SUBSCRIPTIONS = -32006
 BATCH_TOO_LARGE = -32011
+UNKNOWN_BLOCK = 4003
 POOL_INVALID = 1010
 POOL_ALREADY_IMPORTED = 1013
 POOL_LOW_PRIORITY = 1014
@@ -37,11 +39,19 @@ class DispatchError(Exception):
 class RpcError(Exception):
     """One JSON-RPC error answer."""
 
-    def __init__(self, code: int, message: str, data: str | None = None) -> None:
+    def __init__(self, code: int, message: str, data: object = None) -> None:
         super().__init__(message)
         self.code = code
         self.message = message
         self.data = data
+
+
+class SeveredError(Exception):
+    """An injected fault ends this connection; `half_open` leaves its socket open and dead."""
+
+    def __init__(self, *, half_open: bool) -> None:
+        super().__init__("the connection is severed")
+        self.half_open = half_open
 
 
 class PoolError(RpcError):

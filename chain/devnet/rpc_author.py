@@ -4,20 +4,34 @@ from __future__ import annotations
 
 from chain.devnet.rpc import Call, method
 from chain.devnet.scale import from_hex, to_hex
+from chain.devnet.subscriptions import EXTRINSIC_UPDATE
+
+
+def _forgets(call: Call) -> bool:
+    """Say whether an injected fault makes the node answer as if it had taken the extrinsic."""
+    return call.node.faults.strike(call.name, "false_success") is not None
 
 
 @method("author_submitExtrinsic")
 def submit_extrinsic(call: Call) -> str:
     """Take an extrinsic into the pool and return its hash."""
-    return to_hex(call.chain.submit(from_hex(call.text(0))).hash)
+    extrinsic = call.chain.check(from_hex(call.text(0)))
+    if not _forgets(call):
+        call.chain.take(extrinsic)
+    return to_hex(extrinsic.hash)
 
 
 @method("author_submitAndWatchExtrinsic")
 def submit_and_watch_extrinsic(call: Call) -> str:
     """Take an extrinsic into the pool and report what becomes of it."""
     call.hub.require_room(call.send)  # before the pool takes what nobody could follow
-    extrinsic = call.chain.submit(from_hex(call.text(0)))
-    subscription = call.hub.watch(extrinsic.hash, call.send)
+    extrinsic = call.chain.check(from_hex(call.text(0)))
+    if _forgets(call):
+        subscription = call.open(EXTRINSIC_UPDATE)
+        subscription.push("ready")
+        return subscription.identity
+    call.chain.take(extrinsic)
+    subscription = call.hub.watch(extrinsic.hash, call.send, opened_by=call.name)
     ready = extrinsic.nonce < call.chain.next_nonce(extrinsic.signer)
     subscription.push("ready" if ready else "future")
     return subscription.identity

@@ -20,7 +20,9 @@ def block_at(call: Call, index: int) -> Block:
         return call.chain.head
     block = call.chain.block_by_hash(from_hex(value))
     if block is None:
-        raise RpcError(4003, f"Client error: UnknownBlock: Header was not found in the database: {value}")
+        raise RpcError(
+            faults.UNKNOWN_BLOCK, f"Client error: UnknownBlock: Header was not found in the database: {value}"
+        )
     return block
 
 
@@ -70,7 +72,7 @@ def get_block(call: Call) -> Any:
 @method("chain_subscribeNewHeads", "chain_subscribeNewHead", "subscribe_newHead")
 def subscribe_new_heads(call: Call) -> str:
     """Announce the head now and every new one."""
-    subscription = call.hub.open(NEW_HEAD, call.send)
+    subscription = call.open(NEW_HEAD)
     subscription.push(call.chain.head.header.to_json())
     return subscription.identity
 
@@ -78,7 +80,7 @@ def subscribe_new_heads(call: Call) -> str:
 @method("chain_subscribeAllHeads")
 def subscribe_all_heads(call: Call) -> str:
     """Announce the head now and every imported block."""
-    subscription = call.hub.open(ALL_HEAD, call.send)
+    subscription = call.open(ALL_HEAD)
     subscription.push(call.chain.head.header.to_json())
     return subscription.identity
 
@@ -86,7 +88,7 @@ def subscribe_all_heads(call: Call) -> str:
 @method("chain_subscribeFinalizedHeads", "chain_subscribeFinalisedHeads")
 def subscribe_finalized_heads(call: Call) -> str:
     """Announce the newest final block now and every later one."""
-    subscription = call.hub.open(FINALIZED_HEAD, call.send)
+    subscription = call.open(FINALIZED_HEAD)
     subscription.push(call.chain.finalized.header.to_json())
     return subscription.identity
 
@@ -131,7 +133,7 @@ def get_runtime_version(call: Call) -> Any:
 @method("state_subscribeRuntimeVersion")
 def subscribe_runtime_version(call: Call) -> str:
     """Announce the runtime version once; it never changes here."""
-    subscription = call.hub.open(RUNTIME_VERSION, call.send)
+    subscription = call.open(RUNTIME_VERSION)
     subscription.push(runtime_version())
     return subscription.identity
 

@@ -6,10 +6,12 @@ from typing import Any
 
 from chain.devnet import faults, runtime_api
 from chain.devnet.codec import metadata_bytes
+from chain.devnet.fault_events import disturbed
 from chain.devnet.faults import RpcError
 from chain.devnet.rpc import Call, method
 from chain.devnet.rpc_chain import block_at
 from chain.devnet.scale import from_hex, to_hex
+from chain.devnet.storage import StorageView
 
 _PAGE_LIMIT = 1_000
 
@@ -18,10 +20,14 @@ def _hex_or_none(raw: bytes | None) -> str | None:
     return None if raw is None else to_hex(raw)
 
 
+def _told(call: Call, view: StorageView, key: bytes) -> bytes | None:
+    return disturbed(call.node.faults, call.name, call.chain.codec, key, view.raw(key))
+
+
 @method("state_getStorage", "state_getStorageAt")
 def get_storage(call: Call) -> str | None:
     """Return the value under a full key."""
-    return _hex_or_none(call.chain.view(block_at(call, 1)).raw(from_hex(call.text(0))))
+    return _hex_or_none(_told(call, call.chain.view(block_at(call, 1)), from_hex(call.text(0))))
 
 
 @method("state_getStorageSize", "state_getStorageSizeAt")
@@ -39,7 +45,7 @@ def query_storage_at(call: Call) -> list[dict[str, Any]]:
         raise RpcError(faults.INVALID_PARAMS, "Invalid params: a list of keys is needed")
     block = block_at(call, 1)
     view = call.chain.view(block)
-    changes = [[key, _hex_or_none(view.raw(from_hex(key)))] for key in keys]
+    changes = [[key, _hex_or_none(_told(call, view, from_hex(key)))] for key in keys]
     return [{"block": block.hash_hex, "changes": changes}]
 
 

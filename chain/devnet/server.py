@@ -2,7 +2,7 @@
 
 Invariants
 1. One event loop owns the chain; no lock is needed and no request sees a half-built block.
-2. Answers and notifications of one connection leave in the order they were made.
+2. `faults` are the only disturbances; without one injected the node behaves.
 3. A slow or dead client never holds up the chain: its queue is bounded and its connection is dropped.
 4. Only programs of this machine are served: a handshake for another host name, or on behalf of a web page from
    elsewhere, is refused (403), because a browser would let any page reach a loopback port.
@@ -16,26 +16,27 @@ import contextlib
 import errno
 import http
 import ipaddress
+import math
 import socket
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 from urllib.parse import urlsplit
 
 from websockets.asyncio.server import Server, ServerConnection, serve
-from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 
-from chain.devnet import rpc, rpc_author, rpc_chain, rpc_dev, rpc_state
+from chain.devnet import rpc, rpc_author, rpc_chain, rpc_dev, rpc_faults, rpc_state
 from chain.devnet.block import Block
 from chain.devnet.chain import Chain
 from chain.devnet.config import DevnetConfig
-from chain.devnet.outbox import Outbox
+from chain.devnet.conversation import Conversation
+from chain.devnet.fault_plan import FaultPlan
 from chain.devnet.startup import open_chain
 from chain.devnet.subscriptions import Hub
 from config.errors import CacheonError, HostError, InternalError
 
 # Imported for the methods they register; naming them keeps the imports honest.
-RPC_MODULES = (rpc_author, rpc_chain, rpc_dev, rpc_state)
+RPC_MODULES = (rpc_author, rpc_chain, rpc_dev, rpc_faults, rpc_state)
 _MESSAGE_LIMIT = 2**24  # bytes of one request; the public node takes 15 MB
 
 
@@ -44,13 +45,15 @@ class Devnet:
 
     def __init__(self, config: DevnetConfig) -> None:
         self.config = config
-        self.hub = Hub()
+        self.faults = FaultPlan(rpc.method_names(dev=False))
+        self.hub = Hub(self.faults)
         self.chain: Chain
         self._close_state = contextlib.ExitStack()
         self._server: Server | None = None
         self._timer: asyncio.Task[None] | None = None
         self._port = 0
         self._failure: asyncio.Future[None]
+        self._conversations: set[Conversation] = set()
 
     @property
     def url(self) -> str:
@@ -83,7 +86,7 @@ class Devnet:
                 self.config.host,
                 self.config.port,
                 max_size=_MESSAGE_LIMIT,
-                process_request=_refuse_strangers,
+                process_request=self._admit,
                 compression=None,
                 ping_interval=None,
             )
@@ -101,9 +104,12 @@ class Devnet:
             with contextlib.suppress(asyncio.CancelledError, CacheonError):
                 await self._timer
         if self._server is not None:
+            for conversation in self._conversations:
+                if conversation.half_open:  # it would not answer a polite close
+                    conversation.abort()
             self._server.close()
             await self._server.wait_closed()
-        if self._failure.done():
+        if self._failure.done() and not self._failure.cancelled():
             self._failure.exception()  # whoever cared has waited for it; asyncio would complain about the others
         self._failure.cancel()
         self._close_state.close()
@@ -151,40 +157,30 @@ class Devnet:
             self.fail(failure)
             raise failure from error
 
+    def seal_waiting(self) -> None:
+        """Make a block when the node makes them at once and something waits for one."""
+        if self.config.instant and self.chain.has_ready():
+            self._build()
+
     async def _connection(self, connection: ServerConnection) -> None:
-        outbox = Outbox(connection)
-        late: list[str] = []
-
-        def send(message: dict[str, Any]) -> None:
-            late.append(rpc.encode(message))
-            flush()
-
-        def flush() -> None:
-            if answering:
-                return
-            for text in late:
-                outbox.put(text)
-            late.clear()
-
-        answering = False
-        writer = asyncio.create_task(outbox.run())
+        conversation = Conversation(self, connection)
+        self._conversations.add(conversation)
         try:
-            async for message in connection:
-                # Notifications made while answering wait until the answer, which names their subscription, is queued.
-                answering = True
-                reply = rpc.answer(self, message, send)
-                answering = False
-                if reply is not None:
-                    late.insert(0, reply)
-                flush()
-                if self.config.instant and self.chain.has_ready():
-                    self._build()
-                await outbox.has_room()
-        except (ConnectionClosed, CacheonError):
-            pass  # the client left, or the node failed and `wait` says why
+            await conversation.run()
         finally:
-            self.hub.drop(send)
-            writer.cancel()
+            self._conversations.discard(conversation)
+
+    def _admit(self, connection: ServerConnection, request: Request) -> Response | None:
+        refusal = _refuse_strangers(connection, request)
+        if refusal is not None:
+            return refusal
+        strike = self.faults.strike("", "http_429")
+        if strike is None:
+            return None
+        response = connection.respond(http.HTTPStatus.TOO_MANY_REQUESTS, "Too many requests.\n")
+        if strike.fault.seconds:
+            response.headers["Retry-After"] = str(math.ceil(strike.fault.seconds))
+        return response
 
 
 def _refuse_strangers(connection: ServerConnection, request: Request) -> Response | None:

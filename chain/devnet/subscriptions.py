@@ -17,6 +17,7 @@ from typing import Any
 from chain.devnet import faults
 from chain.devnet.block import Block
 from chain.devnet.extrinsics import Extrinsic
+from chain.devnet.fault_plan import FaultPlan
 from chain.devnet.faults import RpcError
 
 Send = Callable[[dict[str, Any]], None]
@@ -29,36 +30,48 @@ EXTRINSIC_UPDATE = "author_extrinsicUpdate"
 
 
 class Subscription:
-    """One server-side subscription; `send` queues a message on its connection."""
+    """One server-side subscription; `send` queues a message on its connection.
 
-    __slots__ = ("identity", "method", "send")
+    An injected fault may lose it at any notification: that one and all later ones are swallowed, and nobody is told.
+    """
 
-    def __init__(self, identity: str, method: str, send: Send) -> None:
+    __slots__ = ("_faults", "_lost", "_opened_by", "identity", "method", "send")
+
+    def __init__(self, identity: str, method: str, send: Send, faults: FaultPlan, opened_by: str) -> None:
         self.identity = identity
         self.method = method
         self.send = send
+        self._faults = faults
+        self._opened_by = opened_by
+        self._lost = False
 
     def push(self, result: Any) -> None:
         """Queue one notification."""
-        params = {"subscription": self.identity, "result": result}
-        self.send({"jsonrpc": "2.0", "method": self.method, "params": params})
+        self._lost = self._lost or self._faults.strike(self._opened_by, "lose_subscription") is not None
+        if not self._lost:
+            params = {"subscription": self.identity, "result": result}
+            self.send({"jsonrpc": "2.0", "method": self.method, "params": params})
 
 
 class Hub:
     """All subscriptions of the node, and the observer that feeds them."""
 
-    def __init__(self) -> None:
+    def __init__(self, plan: FaultPlan) -> None:
+        self._plan = plan
         self._numbers = itertools.count(1)
         self._open: dict[str, Subscription] = {}
         self._counts: dict[Send, int] = {}
         self._watched: dict[bytes, list[Subscription]] = {}
         self._unfinal: dict[bytes, list[Subscription]] = {}
 
-    def open(self, method: str, send: Send) -> Subscription:
-        """Start a subscription whose notifications carry `method`; raises `RpcError` for one too many."""
+    def open(self, method: str, send: Send, *, opened_by: str) -> Subscription:
+        """Start a subscription whose notifications carry `method`; raises `RpcError` for one too many.
+
+        `opened_by` is the method that asked for it.
+        """
         self.require_room(send)
         self._counts[send] = self._counts.get(send, 0) + 1
-        subscription = Subscription(f"devnet{next(self._numbers)}", method, send)
+        subscription = Subscription(f"devnet{next(self._numbers)}", method, send, self._plan, opened_by)
         self._open[subscription.identity] = subscription
         return subscription
 
@@ -67,9 +80,9 @@ class Hub:
         if self._counts.get(send, 0) >= LIMIT:
             raise RpcError(faults.TOO_MANY_SUBSCRIPTIONS, f"Too many subscriptions: at most {LIMIT} per connection")
 
-    def watch(self, extrinsic_hash: bytes, send: Send) -> Subscription:
+    def watch(self, extrinsic_hash: bytes, send: Send, *, opened_by: str) -> Subscription:
         """Start following an extrinsic."""
-        subscription = self.open(EXTRINSIC_UPDATE, send)
+        subscription = self.open(EXTRINSIC_UPDATE, send, opened_by=opened_by)
         self._watched.setdefault(extrinsic_hash, []).append(subscription)
         return subscription
 
