@@ -49,6 +49,9 @@ class ChainLimits:
     payload_bytes: int = 1024  # one reveal payload
     url_characters: int = 8192  # URL inside a payload
     scan_blocks: int = 64  # finalized blocks read in one incremental pass
+    remark_bytes: int = 4096  # remark of a payment
+    dispute_passes: int = 16  # passes in which storage and events differ before the difference is recorded in a row
+    timelock_ciphertext_bytes: int = 1024  # one sealed commitment; the runtime's own bound, absent from its metadata
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import structlog
 
 from chain.blocks import BlockRef
 from chain.client import ChainClient
-from chain.reveals import Reveal, RevealScan, scan_reveals
+from chain.reveals import Reveal, RevealReader, RevealScan
 from node.services.context import NodeContext
 from node.store.submission_rows import Cursor, Submission, read_cursor, record_scan
 
@@ -26,6 +26,8 @@ class RevealsService:
     def __init__(self, context: NodeContext, client: ChainClient) -> None:
         self._context = context
         self._client = client
+        settings = context.settings
+        self._reader = RevealReader(client, settings.chain.netuid, allow_loopback_http=settings.is_devnet)
         self._ear = context.wake.listen()
 
     async def run(self) -> None:
@@ -38,15 +40,13 @@ class RevealsService:
     async def scan_once(self) -> RevealScan:
         """Read the next stretch of blocks and store what it holds.
 
-        Raises `NetworkError` and `ChainError` of `chain.reveals.scan_reveals`.
+        Raises `NetworkError` and `ChainError` of `chain.reveals.RevealReader.scan`.
         """
         context = self._context
         before = await context.store.read(read_cursor)
-        scan = await scan_reveals(
-            self._client, context.settings.chain.netuid,
-            cursor=BlockRef(before.block, before.block_hash) if before else None,
-            start_block=await self._start_block() if before is None else 0,
-            allow_loopback_http=context.settings.is_devnet,
+        scan = await self._reader.scan(
+            BlockRef(before.block, before.block_hash) if before else None,
+            await self._start_block() if before is None else 0,
         )
         after = Cursor(scan.cursor.number, scan.cursor.hash) if scan.cursor is not None else None
         if after is None or after == before:

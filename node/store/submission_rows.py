@@ -17,6 +17,7 @@ import structlog
 from sqlalchemy import ColumnElement, Connection, insert, select, tuple_, update
 from sqlalchemy.dialects.sqlite import insert as insert_or
 
+from config.codes import load_codes
 from config.errors import Blame, InternalError
 from node.jobs import JobState
 from node.store.events import append_event, now_ms
@@ -76,9 +77,11 @@ def record_scan(
 ) -> list[Submission]:
     """Store what a scan from `before` to `after` found and move the cursor. Returns the new submissions.
 
-    Raises `InternalError` (CURSOR_REGRESSION) when the cursor is not at `before` any more, or would go back.
+    Raises `InternalError` (CURSOR_REGRESSION) when the cursor is not at `before` any more, would go back, or would
+    give the same height another hash.
     """
-    if read_cursor(connection) != before or (before is not None and after.block < before.block):
+    moves = before is None or after.block > before.block or after == before
+    if read_cursor(connection) != before or not moves:
         raise InternalError("CURSOR_REGRESSION", f"the cursor may not move from {before} to {after}")
     recorded = [_record_any(connection, submission) for submission in found]
     fresh = [submission for submission in recorded if submission is not None]
@@ -110,13 +113,21 @@ def _record(connection: Connection, submission: Submission) -> bool:
     state = JobState.FAILED if submission.reason else JobState.RESERVED
     connection.execute(insert(jobs).values(
         submission_id=submission.submission_id, state=state.value, code=submission.reason,
-        blame=Blame.MINER.value if submission.reason else "", admission=FREE, updated_ms=now_ms(),
+        blame=_blame_of(submission.reason), admission=FREE, updated_ms=now_ms(),
     ))
     append_event(connection, "submission.recorded", submission.submission_id, {
         "block": submission.block, "event_index": submission.event_index, "hotkey": submission.hotkey,
         "content_hash": submission.content_hash, "state": state.value, "code": submission.reason,
     })
     return True
+
+
+def _blame_of(reason: str) -> str:
+    """Return who is at fault for a reveal that cannot be used, as its code is documented."""
+    if not reason:
+        return ""
+    document = load_codes().get(reason)
+    return document.blame if document is not None else Blame.MINER.value
 
 
 def load_submission(connection: Connection, submission_id: str) -> Submission:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
 from chain.blocks import BlockRef
 from chain.devnet.beacon import reveal_round_after, seal
 from chain.payload import Payload, encode_payload
-from chain.reveals import Reveal, parse_stored, scan_reveals
+from chain.reveals import Reveal, RevealReader, parse_stored, scan_reveals
 from chain.scale import ScaleError, compact
 from chain.signer import Signer
 from config.errors import ChainError, NetworkError
@@ -187,20 +188,115 @@ async def test_a_stored_reveal_without_event_fails_the_pass(world: Any) -> None:
     assert caught.value.code == "REVEAL_SOURCES_DISAGREE"
 
 
-async def test_an_event_without_stored_reveal_fails_the_pass(world: Any) -> None:
-    """Events that know more than storage are a disagreement, too."""
-    await commit(world, world.signer("Ann"), [GOOD], 5)
-    world.blocks_until(4)
+def forgetful(world: Any, hotkey: str) -> None:
+    """Make the client answer that `hotkey` has no stored reveals when it is asked for its row."""
     real = world.client.read_raw
 
     async def forget(block: BlockRef, reads: Any) -> Any:
-        return [None for _ in await real(block, reads)]
+        rows = zip(reads, await real(block, reads), strict=True)
+        return [None if read[1][1] == hotkey else row for read, row in rows]
 
-    world.blocks()
     world.client.read_raw = forget
+
+
+async def test_an_event_without_stored_reveal_ends_the_pass_before_its_block(world: Any) -> None:
+    """Events that know more than storage are a disagreement, too: earlier blocks count, the next pass fails."""
+    await commit(world, world.signer("Ann"), [GOOD], 5)
+    world.blocks_until(5)
+    forgetful(world, world.hotkey("Ann"))
+    first = await scan(world)
+    assert (first.cursor.number, first.reveals, first.caught_up) == (4, (), False)
     with pytest.raises(NetworkError) as caught:
-        await scan(world)
+        await scan(world, first.cursor)
     assert caught.value.code == "REVEAL_SOURCES_DISAGREE"
+    assert "block 5 shows 1 reveals" in caught.value.message
+
+
+async def read_until_settled(world: Any, passes: int) -> tuple[list[Reveal], int]:
+    """Read from block 1 with one reader as the node does; return the reveals and how many passes failed."""
+    reader = RevealReader(world.client, world.netuid, dispute_passes=passes)
+    found: list[Reveal] = []
+    cursor, failed = None, 0
+    while cursor is None or cursor.number < world.node.chain.finalized.number:
+        try:
+            result = await reader.scan(cursor, 1)
+        except NetworkError as error:
+            failed += 1
+            if error.code != "REVEAL_SOURCES_DISAGREE" or failed > 20:
+                raise
+            continue
+        found += result.reveals
+        cursor = result.cursor
+    return found, failed
+
+
+async def test_a_lasting_disagreement_is_recorded_and_the_reading_goes_on(world: Any) -> None:
+    """After its passes an announced reveal without payload is a row that says so; the neighbour's counts as ever."""
+    await commit(world, world.signer("Ann"), [GOOD], 5)
+    await commit(world, world.signer("Bob"), [GOOD], 5)
+    await commit(world, world.signer("Cid"), [OTHER], 7)
+    world.blocks_until(8)
+    forgetful(world, world.hotkey("Ann"))
+    found, failed = await read_until_settled(world, passes=4)
+    assert [(one.block, one.hotkey, one.reason) for one in found if one.hotkey != world.hotkey("Ann")] == [
+        (5, world.hotkey("Bob"), ""),
+        (7, world.hotkey("Cid"), ""),
+    ]
+    (lost,) = (one for one in found if one.hotkey == world.hotkey("Ann"))
+    assert (lost.reason, lost.payload_hex, lost.registered_block) == ("REVEAL_NOT_STORED", "", 0)
+    assert failed == 2  # the first of four passes made progress up to block 4, the last one recorded
+
+
+async def test_a_stored_reveal_that_no_event_ever_shows_is_recorded_too(world: Any) -> None:
+    """It keeps its payload for the record, comes after everything else of its block, and is not judged."""
+    await commit(world, world.signer("Ann"), [GOOD], 5)
+    await commit(world, world.signer("Bob"), [OTHER], 5)
+    world.blocks_until(6)
+    real = world.client.linked_events
+
+    async def omit(block: BlockRef, runtime_of: BlockRef) -> Any:
+        parent, events = await real(block, runtime_of)
+        return parent, tuple(one for one in events if "who" not in str(one) or world.hotkey("Ann") not in str(one))
+
+    world.client.linked_events = omit
+    found, _ = await read_until_settled(world, passes=3)
+    assert [(one.hotkey, one.reason) for one in found] == [
+        (world.hotkey("Bob"), ""),
+        (world.hotkey("Ann"), "REVEAL_WITHOUT_EVENT"),
+    ]
+    assert bytes.fromhex(found[1].payload_hex) == GOOD
+    assert found[1].content_hash == ""
+
+
+async def test_doubled_events_that_stay_doubled_cost_nobody_the_reveal(world: Any) -> None:
+    """The stored payload counts once; the event without one is a row with a code."""
+    await commit(world, world.signer("Ann"), [GOOD], 5)
+    world.blocks_until(5)
+    real = world.client.linked_events
+
+    async def double(block: BlockRef, runtime_of: BlockRef) -> Any:
+        parent, events = await real(block, runtime_of)
+        return parent, tuple(msgspec.structs.replace(one, index=at) for at, one in enumerate((*events, *events)))
+
+    world.client.linked_events = double
+    found, _ = await read_until_settled(world, passes=3)
+    assert [(one.sub_index, one.reason) for one in found] == [(0, ""), (1, "REVEAL_NOT_STORED")]
+
+
+async def test_a_passing_disagreement_leaves_no_trace(world: Any) -> None:
+    """One damaged answer is forgotten as soon as a better one comes."""
+    await commit(world, world.signer("Ann"), [GOOD], 5)
+    world.blocks_until(5)
+    real = world.client.read_raw
+    answers = iter([True, True])
+
+    async def sometimes(block: BlockRef, reads: Any) -> Any:
+        rows = await real(block, reads)
+        return [None for _ in rows] if next(answers, False) else rows
+
+    world.client.read_raw = sometimes
+    found, failed = await read_until_settled(world, passes=3)
+    assert (shown(found), failed) == ([("", "https://h.example/a.tar.gz")], 1)
 
 
 async def test_a_row_of_unknown_shape_is_reported_and_hides_nobody(world: Any) -> None:

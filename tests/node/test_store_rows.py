@@ -90,7 +90,18 @@ async def test_cursor_cannot_go_back(store: Store, before: object) -> None:
     assert caught.value.code == "CURSOR_REGRESSION"
     with pytest.raises(InternalError):
         await store.write(record_scan, cursor(5), cursor(3), [])
+    with pytest.raises(InternalError):
+        await store.write(record_scan, cursor(5), msgspec.structs.replace(cursor(5), block_hash="0x" + "ee" * 32), [])
+    assert await store.write(record_scan, cursor(5), cursor(5), []) == []
+    assert await store.read(read_cursor) == cursor(5)
     assert await store.read(entries) == []
+
+
+async def test_an_unusable_reveal_is_blamed_on_whom_its_code_names(store: Store) -> None:
+    """A payload that breaks a rule is the miner's fault; a reveal that the chain lost is the chain's."""
+    rows = [submission(1, reason="PAYLOAD_VERSION"), submission(2, reason="REVEAL_NOT_STORED")]
+    await store.write(record_scan, None, cursor(9), rows)
+    assert [entry.job.blame for entry in await store.read(entries)] == ["miner", "chain"]
 
 
 async def test_save_refuses_a_stale_job(store: Store) -> None:
