@@ -9,6 +9,8 @@ Invariants
    are not integers here.
 4. Decoding never raises, whatever it is given: it returns a `PayloadRefusal` with a stable code.
 5. The order of checks is fixed, so the same bytes always get the same code.
+6. Reading accepts what the format allows, 1024 bytes. What is to be committed must also fit into a sealed commitment,
+   which the runtime bounds; `sealable_payload` checks that, before anything is signed.
 """
 
 from __future__ import annotations
@@ -22,6 +24,8 @@ from config.errors import ConfigurationError
 from config.limits import CHAIN
 from config.urls import url_problem
 
+SEAL_OVERHEAD_BYTES = 244  # what timelock encryption adds to the plaintext, whatever its length; a test measures it
+SEALABLE_BYTES = CHAIN.timelock_ciphertext_bytes - SEAL_OVERHEAD_BYTES
 _LARGEST_INTEGER = 2**32 - 1  # the runtime counts blocks and extrinsics in 32 bits; stores take 63
 
 
@@ -57,6 +61,36 @@ def encode_payload(payload: Payload, *, allow_loopback_http: bool = False) -> by
             hint="host the archive at a public https:// URL; plain http is for loopback hosts on a devnet",
         )
     return data
+
+
+def sealable_payload(payload: Payload, *, allow_loopback_http: bool = False) -> bytes:
+    """Return the one byte string of `payload`, short enough to be sealed and committed.
+
+    Raises `ConfigurationError` (PAYLOAD_INVALID; PAYLOAD_UNSEALABLE, which names the longest URL that fits).
+    """
+    data = encode_payload(payload, allow_loopback_http=allow_loopback_http)
+    if len(data) > SEALABLE_BYTES:
+        raise unsealable(len(data), len(payload.url), longest_url(payload))
+    return data
+
+
+def longest_url(payload: Payload) -> int:
+    """Return how many characters the URL of `payload` may have beside its other fields.
+
+    Each double quote and backslash in a URL counts twice.
+    """
+    return SEALABLE_BYTES - len(_encode(msgspec.structs.replace(payload, url="")))
+
+
+def unsealable(size: int, url: int = 0, longest: int = 0) -> ConfigurationError:
+    """Return the refusal of a payload of `size` bytes, with a URL of `url` characters where `longest` fit."""
+    about_url = f": the URL has {url} characters, and {longest} fit" if url else ""
+    return ConfigurationError(
+        "PAYLOAD_UNSEALABLE",
+        f"Nothing can be committed: the payload has {size} bytes, and a sealed commitment holds {SEALABLE_BYTES}"
+        f"{about_url}.",
+        hint="Publish the archive under a shorter URL; signed URLs with long queries are the usual reason.",
+    )
 
 
 def decode_payload(data: object, *, allow_loopback_http: bool = False) -> Payload | PayloadRefusal:

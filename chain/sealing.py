@@ -8,6 +8,8 @@ Invariants
    on no other profile.
 3. A sealed weight row names its hotkey and the version key; the runtime compares both when it opens the row.
 4. Rounds are chosen from chain state read at one block, never from a height alone.
+5. What the runtime cannot store is not sealed: a reveal's ciphertext has at most `CHAIN.timelock_ciphertext_bytes`.
+   The bound is the runtime's (`BoundedVec`) and stands in no metadata; a longer one would not even decode there.
 """
 
 from __future__ import annotations
@@ -21,8 +23,10 @@ import msgspec
 from chain.blocks import BlockRef
 from chain.client import ChainClient
 from chain.hyperparameters import Hyperparameters
+from chain.payload import unsealable
 from chain.scale import compact
 from config.errors import ConfigurationError
+from config.limits import CHAIN
 
 _SAFETY_BLOCKS = 2  # a devnet label this far ahead is never in the past when the commitment is included
 
@@ -47,7 +51,10 @@ class Sealer(Protocol):
     """Seals for one kind of network."""
 
     async def seal_reveal(self, client: ChainClient, data: bytes, head: BlockRef, reveal_in_blocks: int) -> Sealed:
-        """Seal `data` so that the chain reveals it about `reveal_in_blocks` blocks after `head`."""
+        """Seal `data` so that the chain reveals it about `reveal_in_blocks` blocks after `head`.
+
+        Raises `ConfigurationError` (PAYLOAD_UNSEALABLE) for more bytes than a commitment can hold.
+        """
         ...
 
     async def seal_row(self, client: ChainClient, row: SealedRow, parameters: Hyperparameters) -> Sealed:
@@ -73,7 +80,7 @@ class DevnetSealer:
         """See `Sealer`."""
         beacon = importlib.import_module("chain.devnet.beacon")
         ahead = max(reveal_in_blocks, _SAFETY_BLOCKS)
-        return Sealed(bytes(beacon.seal(data)), int(beacon.reveal_round_after(head.number, ahead)))
+        return _fitting(data, Sealed(bytes(beacon.seal(data)), int(beacon.reveal_round_after(head.number, ahead))))
 
     async def seal_row(self, client: ChainClient, row: SealedRow, parameters: Hyperparameters) -> Sealed:  # noqa: ARG002 - the protocol's arguments
         """See `Sealer`."""
@@ -91,7 +98,7 @@ class DrandSealer:
         timelock = importlib.import_module("bittensor.timelock")
         seconds = max(reveal_in_blocks, 1) * await client.block_seconds()
         sealed = timelock.encrypt(data, reveal_in=seconds)
-        return Sealed(bytes(sealed.encrypted), int(sealed.reveal_round))
+        return _fitting(data, Sealed(bytes(sealed.encrypted), int(sealed.reveal_round)))
 
     async def seal_row(self, client: ChainClient, row: SealedRow, parameters: Hyperparameters) -> Sealed:
         """See `Sealer`; `parameters` should be read at the newest block, because the round is counted from it."""
@@ -111,6 +118,12 @@ class DrandSealer:
             hotkey=row.public_key,
         )
         return Sealed(bytes(ciphertext), int(reveal_round))
+
+
+def _fitting(data: bytes, sealed: Sealed) -> Sealed:
+    if len(sealed.ciphertext) > CHAIN.timelock_ciphertext_bytes:
+        raise unsealable(len(data))
+    return sealed
 
 
 def encode_row(row: SealedRow) -> bytes:

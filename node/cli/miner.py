@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from chain.payload import Payload, encode_payload
+from chain.payload import Payload, sealable_payload
 from config.errors import ConfigurationError, ErrorDocument, IntakeError, SourceLocation
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def prepare(folder: Path, url: str, *, allow_loopback_http: bool) -> Prepared:
     """Hash and check the tree and encode payload v1.
 
     Raises `BundleRefused` (with all findings), `IntakeError` (a tree without a hash), `ConfigurationError`
-    (PAYLOAD_INVALID).
+    (PAYLOAD_INVALID, PAYLOAD_UNSEALABLE).
     """
     from intake.content_hash import hash_tree
     from intake.refusal import BundleRefused
@@ -73,7 +73,7 @@ def prepare(folder: Path, url: str, *, allow_loopback_http: bool) -> Prepared:
     if findings:
         raise BundleRefused(refusal_of(findings[0]), findings)
     content_hash = hash_tree(folder).hex
-    payload = encode_payload(Payload(content_hash, url), allow_loopback_http=allow_loopback_http)
+    payload = sealable_payload(Payload(content_hash, url), allow_loopback_http=allow_loopback_http)
     return Prepared(content_hash, url, payload)
 
 

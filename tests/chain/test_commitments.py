@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from chain.commitments import commitment_state, submit_commitment
-from chain.payload import Payload, encode_payload
+from chain.payload import Payload, encode_payload, sealable_payload
 from chain.reveals import scan_reveals
 from chain.rpc import PoolAnswer
-from config.errors import ChainError, NetworkError, WalletError
+from config.errors import ChainError, ConfigurationError, NetworkError, WalletError
 
 HASH = "0123456789abcdef" * 4
 GOOD = encode_payload(Payload(HASH, "https://h.example/a.tar.gz"))
@@ -79,6 +79,18 @@ async def test_an_unregistered_hotkey_is_refused_before_signing(world: Any) -> N
     assert caught.value.code == "HOTKEY_NOT_REGISTERED"
     assert "subnet 2" in caught.value.message
     assert await world.client.next_nonce(world.hotkey("Nobody")) == 0
+
+
+async def test_a_payload_that_cannot_be_sealed_is_refused_before_signing(world: Any) -> None:
+    """Nothing is signed or sent; the longest payload that fits is committed and revealed whole."""
+    with pytest.raises(ConfigurationError) as caught:
+        await submit(world, payload=b"x" * 781)
+    assert caught.value.code == "PAYLOAD_UNSEALABLE"
+    assert await world.client.next_nonce(world.hotkey("Ann")) == 0
+    url = "https://h.example/" + "a" * (695 - 18)
+    await submit(world, payload=sealable_payload(Payload(HASH, url)))
+    world.blocks(8)
+    assert [(shown.url, shown.reason) for shown in (await state(world)).reveals] == [(url, "")]
 
 
 async def test_a_wrong_subnet_is_named(world: Any) -> None:

@@ -6,11 +6,21 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chain.payload import Payload, PayloadRefusal, arrival_problem, decode_payload, encode_payload
+from chain.payload import (
+    SEALABLE_BYTES,
+    Payload,
+    PayloadRefusal,
+    arrival_problem,
+    decode_payload,
+    encode_payload,
+    longest_url,
+    sealable_payload,
+)
 from config.errors import ConfigurationError
 
 VECTORS = json.loads((Path(__file__).parents[1] / "golden" / "payload_vectors.json").read_text())
@@ -96,6 +106,20 @@ def test_payload_at_the_cap_is_accepted_and_one_byte_more_is_not() -> None:
     assert decode_payload(encode_payload(largest)) == largest
     with pytest.raises(ConfigurationError, match="1025 of 1024"):
         encode_payload(Payload(HASH, largest.url + "x"))
+
+
+@pytest.mark.parametrize(("pointer", "longest"), [((None, None), 695), ((9, 0), 677), ((2**32 - 1, 2**32 - 1), 659)])
+def test_the_longest_url_fits_exactly(pointer: tuple[int | None, int | None], longest: int) -> None:
+    """A URL of the length that is named can be committed; one character more is refused with that length."""
+    head = "https://h.example/"
+    fits = Payload(HASH, head + "a" * (longest - len(head)), *pointer)
+    assert len(sealable_payload(fits)) == SEALABLE_BYTES
+    assert longest_url(fits) == longest
+    with pytest.raises(ConfigurationError) as caught:
+        sealable_payload(msgspec.structs.replace(fits, url=fits.url + "a"))
+    assert caught.value.code == "PAYLOAD_UNSEALABLE"
+    assert f"the URL has {longest + 1} characters, and {longest} fit" in caught.value.message
+    assert len(encode_payload(msgspec.structs.replace(fits, url=fits.url + "a"))) == SEALABLE_BYTES + 1
 
 
 def test_loopback_http_is_a_devnet_affair() -> None:

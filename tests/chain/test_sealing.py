@@ -12,9 +12,11 @@ from chain.blocks import BlockRef
 from chain.devnet.beacon import SEAL_ROUND, SEAL_SIGNATURE, unseal
 from chain.devnet.pallets.commit_reveal import decode_row
 from chain.hyperparameters import read_hyperparameters
+from chain.payload import SEAL_OVERHEAD_BYTES, SEALABLE_BYTES
 from chain.scale import compact
 from chain.sealing import DrandSealer, SealedRow, encode_row, sealer_for
 from config.errors import ConfigurationError
+from config.limits import CHAIN
 
 ROW = SealedRow(b"\x11" * 32, (0, 258), (65_535, 3), 2**40 + 7)
 
@@ -35,6 +37,23 @@ async def test_the_devnet_opens_what_the_devnet_profile_seals(world: Any) -> Non
     row = await sealer.seal_row(world.client, ROW, await read_hyperparameters(world.client, world.netuid, head))
     opened = decode_row(unseal(row.ciphertext))
     assert (opened.hotkey, opened.row, opened.version_key) == (ROW.public_key, [(0, 65_535), (258, 3)], 2**40 + 7)
+
+
+@pytest.mark.parametrize("profile", ["devnet", "finney"])
+@pytest.mark.parametrize("size", [0, 1, 131, 779, SEALABLE_BYTES])
+async def test_sealing_adds_a_constant_number_of_bytes(world: Any, profile: str, size: int) -> None:
+    """What a payload may measure follows from the runtime's bound and this constant, for both kinds of network."""
+    sealed = await sealer_for(profile).seal_reveal(world.client, b"x" * size, await world.client.head(), 100)
+    assert len(sealed.ciphertext) == size + SEAL_OVERHEAD_BYTES <= CHAIN.timelock_ciphertext_bytes
+
+
+@pytest.mark.parametrize("profile", ["devnet", "finney"])
+async def test_what_the_runtime_cannot_store_is_not_sealed(world: Any, profile: str) -> None:
+    """One byte too many is refused here; on the chain it would be an extrinsic that nobody can decode."""
+    with pytest.raises(ConfigurationError) as caught:
+        await sealer_for(profile).seal_reveal(world.client, b"x" * (SEALABLE_BYTES + 1), BlockRef(5, "0x"), 100)
+    assert caught.value.code == "PAYLOAD_UNSEALABLE"
+    assert "781 bytes" in caught.value.message
 
 
 async def test_real_networks_seal_to_a_future_drand_round(world: Any) -> None:
