@@ -40,6 +40,14 @@ class PackagedBundle(NamedTuple):
     files: tuple[HashedFile, ...]
 
 
+class PackedArchive(NamedTuple):
+    """An archive in memory: its bytes, what they identify, and what they cover (path order)."""
+
+    data: bytes
+    content_hash: str
+    files: tuple[HashedFile, ...]
+
+
 def package_bundle(
     directory: Path, out: Path, *, limits: IntakeLimits = INTAKE, catalog: TargetCatalog | None = None
 ) -> PackagedBundle:
@@ -56,13 +64,25 @@ def package_bundle(
             "the archive would lie inside the bundle and change its content hash.",
             hint="Choose an output path outside the bundle folder.",
         )
+    packed = pack_bundle(directory, limits=limits, catalog=catalog)
+    _write(target, packed.data)
+    return PackagedBundle(target, packed.content_hash, sha256_hex(packed.data), len(packed.data), packed.files)
+
+
+def pack_bundle(
+    directory: Path, *, limits: IntakeLimits = INTAKE, catalog: TargetCatalog | None = None
+) -> PackedArchive:
+    """Return the archive of a bundle folder.
+
+    Raises `IntakeError`: ARCHIVE_TOO_LARGE, whatever a validator would refuse (`BundleRefused`); `NotFoundError`
+    (BUNDLE_NOT_FOUND).
+    """
     screened = screen_directory(directory, limits=limits, catalog=catalog)
     archive = package_bytes(screened.files)
     if len(archive) > limits.archive_bytes:
         raise IntakeError("ARCHIVE_TOO_LARGE", f"the archive is larger than {limits.archive_bytes} bytes.")
-    _write(target, archive)
     covered = tuple(HashedFile(entry.path, entry.size) for entry in screened.report.files)
-    return PackagedBundle(target, screened.report.content_hash, sha256_hex(archive), len(archive), covered)
+    return PackedArchive(archive, screened.report.content_hash, covered)
 
 
 def package_bytes(files: Mapping[str, bytes]) -> bytes:

@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 
 from node.cli import options, panels
+from node.cli.commands import publish
 from node.cli.options import ChainChoice
 
 
@@ -111,5 +112,6 @@ def chain_status(  # noqa: PLR0913 - one parameter per option
 def register(app: typer.Typer) -> None:
     """Add these commands to `app`, in the order in which help lists them."""
     app.command("chain-package", rich_help_panel=panels.MINER)(chain_package)
+    publish.register(app)
     app.command("chain-submit", rich_help_panel=panels.MINER)(chain_submit)
     app.command("chain-status", rich_help_panel=panels.MINER)(chain_status)

@@ -7,7 +7,18 @@ import sys
 
 import pytest
 
-HEAVY = ("torch", "triton", "cuda", "bittensor", "bittensor_core", "sqlalchemy", "alembic", "aiohttp", "numpy")
+HEAVY = (
+    "botocore",
+    "torch",
+    "triton",
+    "cuda",
+    "bittensor",
+    "bittensor_core",
+    "sqlalchemy",
+    "alembic",
+    "aiohttp",
+    "numpy",
+)
 PROBE = """
 import sys
 from node.cli.main import run
@@ -25,6 +36,7 @@ raise SystemExit(code)
         ("node", "--help"),
         ("node", "run", "--help"),
         ("chain-submit", "--help"),
+        ("chain-publish", "--help"),
         ("verify", "--help"),
         ("bench", "--help"),
         ("demo", "--help"),
