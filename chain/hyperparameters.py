@@ -8,11 +8,15 @@ Invariants
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import msgspec
 
 from chain.abi import Storage
 from chain.blocks import BlockRef
 from chain.client import ChainClient
+from chain.codec import StorageRead
 
 
 class Hyperparameters(msgspec.Struct, frozen=True):
@@ -32,6 +36,8 @@ class Hyperparameters(msgspec.Struct, frozen=True):
     rate_limit: int
     min_allowed_weights: int
     max_weight_limit: int  # largest share of one weight, in 1/65535
+    mechanism_count: int = 1
+    stake_threshold: int = 0  # least stake weight, in rao, of a hotkey that sets weights; 0 = any
 
     @property
     def next_epoch_block(self) -> int | None:
@@ -44,16 +50,30 @@ class Hyperparameters(msgspec.Struct, frozen=True):
 
 async def read_hyperparameters(client: ChainClient, netuid: int, block: BlockRef) -> Hyperparameters:
     """Return the parameters of `netuid` at `block`. Raises `ChainError` (SUBNET_NOT_FOUND) among others."""
-    values = await client.read(block, [(item, [] if item in _GLOBAL else [netuid]) for item in _ITEMS.values()])
+    values = await client.read(block, hyperparameter_reads(netuid))
+    found = parse_hyperparameters(netuid, block, values)
+    if found is None:
+        await client.require_subnet(netuid, block)
+        return await read_hyperparameters(client, netuid, block)
+    return found
+
+
+def hyperparameter_reads(netuid: int) -> list[StorageRead]:
+    """Return the storage items that `parse_hyperparameters` takes, in its order."""
+    return [(item, [] if item in _GLOBAL else [netuid]) for item in _ITEMS.values()]
+
+
+def parse_hyperparameters(netuid: int, block: BlockRef, values: Sequence[Any]) -> Hyperparameters | None:
+    """Return the parameters in the values of `hyperparameter_reads`, or None when the subnet does not exist."""
     found = dict(zip(_ITEMS, values, strict=True))
     if not found.pop("exists"):
-        await client.require_subnet(netuid, block)
+        return None
     enabled = bool(found.pop("commit_reveal_enabled"))
     numbers = {name: int(value or 0) for name, value in found.items()}
     return Hyperparameters(netuid=netuid, block=block, commit_reveal_enabled=enabled, **numbers)
 
 
-_GLOBAL = frozenset({Storage.COMMIT_REVEAL_VERSION})
+_GLOBAL = frozenset({Storage.COMMIT_REVEAL_VERSION, Storage.STAKE_THRESHOLD})
 _ITEMS = {
     "exists": Storage.NETWORKS_ADDED,
     "tempo": Storage.TEMPO,
@@ -68,4 +88,6 @@ _ITEMS = {
     "rate_limit": Storage.WEIGHTS_RATE_LIMIT,
     "min_allowed_weights": Storage.MIN_ALLOWED_WEIGHTS,
     "max_weight_limit": Storage.MAX_WEIGHT_LIMIT,
+    "mechanism_count": Storage.MECHANISM_COUNT,
+    "stake_threshold": Storage.STAKE_THRESHOLD,
 }

@@ -7,6 +7,7 @@ Invariants
    publication carries the same bytes.
 3. `intent` and `submitted` are open; `confirmed`, `dropped` and `expired` are final. Only `expired`, the proof that
    the bytes can never be included, allows another publication in the same epoch.
+4. A field added later counts in a record's digest only when it is set, so journals of earlier releases stay unbroken.
 """
 
 from __future__ import annotations
@@ -15,10 +16,12 @@ from typing import Literal, Protocol
 
 import msgspec
 
+from chain.pending import PendingExtrinsic
 from config.canonical import domain_digest
 from config.errors import InternalError
 
 Status = Literal["intent", "submitted", "confirmed", "dropped", "expired"]
+_ADDED_LATER = ("mechanism", "spec_version")
 
 
 class PublicationRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,6 +47,21 @@ class PublicationRecord(msgspec.Struct, frozen=True, kw_only=True):
     confirmed_block: int | None = None
     reason: str = ""
     prior_digest: str = ""
+    mechanism: int = 0
+    spec_version: int = 0  # runtime that the signature names, 0 = not recorded
+
+    @property
+    def pending(self) -> PendingExtrinsic:
+        """The signed extrinsic of this publication."""
+        return PendingExtrinsic(
+            data=bytes.fromhex(self.extrinsic_hex),
+            hash=self.extrinsic_hash,
+            hotkey=self.hotkey,
+            nonce=self.nonce,
+            signed_block=self.submit_block,
+            era_end_block=self.era_end_block,
+            spec_version=self.spec_version,
+        )
 
     @property
     def is_open(self) -> bool:
@@ -72,7 +90,11 @@ class PublicationJournal(Protocol):
 
 def record_digest(record: PublicationRecord) -> str:
     """Return the digest that names a record, and through `prior_digest` everything before it."""
-    return domain_digest("cacheon.publication-record", msgspec.to_builtins(record))
+    document = msgspec.to_builtins(record)
+    for name in _ADDED_LATER:
+        if not document[name]:
+            del document[name]
+    return domain_digest("cacheon.publication-record", document)
 
 
 def publication_id(extrinsic_hash: str, epoch: int, vector_digest: str) -> str:

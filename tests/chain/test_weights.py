@@ -11,7 +11,16 @@ from hypothesis import strategies as st
 from chain.blocks import BlockRef
 from chain.hyperparameters import Hyperparameters
 from chain.metagraph import Metagraph, Neuron
-from chain.weights import PPM, WeightTarget, reason_not_to_burn, reason_to_wait, resolve_row, rows_match, scale_shares
+from chain.validator_state import ValidatorState
+from chain.waiting import (
+    Waiting,
+    reason_against_row,
+    reason_not_to_burn,
+    reason_of_stake,
+    reason_to_wait,
+    too_many_commits,
+)
+from chain.weights import PPM, WeightTarget, resolve_row, rows_match, scale_shares
 from config.errors import InternalError
 
 BLOCK = BlockRef(100, "0x" + "00" * 32)
@@ -49,6 +58,11 @@ def parameters(**changes: Any) -> Hyperparameters:
     return Hyperparameters(**(fields | changes))
 
 
+def state(*, permit: bool = True, last_update: int = 0, uid: int | None = 0, **changes: Any) -> ValidatorState:
+    """The validator `v`, uid 0, at block 100."""
+    return ValidatorState(parameters(**changes), "v", uid, permit, last_update, 0, False, 0, {})
+
+
 def target(*entries: tuple[str, Any]) -> WeightTarget:
     """A target for epoch 5."""
     return WeightTarget(entries, "d" * 64, 5)
@@ -80,6 +94,17 @@ def test_the_share_of_a_vanished_hotkey_goes_to_the_validator() -> None:
     """Nobody inherits: the missing share is added to the validator's own."""
     row = resolve_row(target(("gone", 500_000), ("b", 250_000), ("v", 250_000)), metagraph("v", "b"), neuron(0, "v"))
     assert dict(zip(row.hotkeys, row.values, strict=True)) == {"v": 65_535, "b": 21_845}
+
+
+def test_the_share_of_a_vanished_hotkey_is_burned_where_the_policy_says_so() -> None:
+    """With an absent hotkey named by the target, the missing share goes there and the others keep theirs exactly."""
+    wanted = WeightTarget((("gone", 500_000), ("b", 500_000)), "d" * 64, 5, absent_hotkey="sink")
+    row = resolve_row(wanted, metagraph("v", "b", "sink"), neuron(0, "v"))
+    assert dict(zip(row.hotkeys, row.values, strict=True)) == {"b": 65_535, "sink": 65_535}
+    assert reason_not_to_burn(wanted, metagraph("v", "b", "sink")) is None
+    waiting = reason_not_to_burn(wanted, metagraph("v", "b"))
+    assert waiting is not None
+    assert waiting.code == "BURN_HOTKEY_NOT_REGISTERED"
 
 
 @pytest.mark.parametrize(
@@ -129,40 +154,76 @@ def test_an_unsound_vector_stops_publication(entries: Any) -> None:
 def test_nothing_in_the_way_is_none() -> None:
     """A permitted validator outside the rate limit may publish."""
     row = resolve_row(target(("b", PPM)), metagraph("v", "b"), neuron(0, "v"))
-    assert reason_to_wait(row, neuron(0, "v", permit=True), parameters(), 2) is None
+    assert reason_to_wait(state(), 0, 101) is None
+    assert reason_against_row(row, state(), 2) is None
 
 
 def test_the_rate_limit_is_inclusive_and_names_its_block() -> None:
     """Exactly `rate_limit` blocks after the last update is late enough; one earlier waits for that block."""
-    row = resolve_row(target(("b", PPM)), metagraph("v", "b"), neuron(0, "v"))
-    assert reason_to_wait(row, neuron(0, "v", permit=True, last_update=91), parameters(), 2) is None
-    waiting = reason_to_wait(row, neuron(0, "v", permit=True, last_update=92), parameters(), 2)
+    assert reason_to_wait(state(last_update=91), 0, 101) is None
+    waiting = reason_to_wait(state(last_update=92), 0, 101)
     assert waiting is not None
     assert (waiting.code, waiting.at_block) == ("RATE_LIMITED", 102)
     assert (waiting.current, waiting.needed) == ("9 blocks", "10 blocks")
 
 
+def test_a_mechanism_that_the_subnet_lacks_is_named() -> None:
+    """Weights of mechanism 1 wait on a subnet that has only mechanism 0."""
+    waiting = reason_to_wait(state(), 1, 101)
+    assert waiting is not None
+    assert (waiting.code, waiting.current, waiting.needed) == ("MECHANISM_MISSING", "1 mechanisms", "mechanism 1")
+    assert reason_to_wait(state(mechanism_count=2), 1, 101) is None
+
+
 def test_a_missing_permit_waits_for_the_next_epoch_except_for_the_own_row() -> None:
     """Without a permit only a row that points at oneself is taken."""
     graph, validator = metagraph("v", "b"), neuron(0, "v")
-    waiting = reason_to_wait(resolve_row(target(("b", PPM)), graph, validator), validator, parameters(), 2)
+    waiting = reason_against_row(resolve_row(target(("b", PPM)), graph, validator), state(permit=False), 2)
     assert waiting is not None
     assert (waiting.code, waiting.at_block) == ("NOT_PERMITTED", 110)
     own = resolve_row(target(("v", PPM)), graph, validator)
-    assert reason_to_wait(own, validator, parameters(min_allowed_weights=9), 2) is None
+    assert reason_against_row(own, state(permit=False, min_allowed_weights=9), 2) is None
 
 
 def test_too_few_weights_and_too_large_a_weight_are_named_with_numbers() -> None:
     """Limits of the subnet are reported, not worked around."""
     graph, validator = metagraph("v", "b", "c"), neuron(0, "v", permit=True)
     row = resolve_row(target(("b", 900_000), ("c", 100_000)), graph, validator)
-    few = reason_to_wait(row, validator, parameters(min_allowed_weights=8), 3)
+    few = reason_against_row(row, state(min_allowed_weights=8), 3)
     assert few is not None
     assert (few.code, few.current, few.needed) == ("WEIGHTS_TOO_FEW", "2", "3")
-    large = reason_to_wait(row, validator, parameters(max_weight_limit=32_767), 3)
+    large = reason_against_row(row, state(max_weight_limit=32_767), 3)
     assert large is not None
     assert large.code == "WEIGHT_ABOVE_LIMIT"
     assert large.needed == "at most 499992 ppm"
+
+
+def test_too_little_stake_is_named_in_tao() -> None:
+    """The stake there is and the stake needed are both in the reason."""
+    waiting = reason_of_stake(state(stake_threshold=1_000_000_000_000), 999_500_000_000)
+    assert waiting is not None
+    assert (waiting.code, waiting.current, waiting.needed) == ("STAKE_TOO_LOW", "999.500000000", "1000.000000000")
+    assert reason_of_stake(state(stake_threshold=5), 5) is None
+
+
+@pytest.mark.parametrize(
+    "waiting",
+    [
+        reason_to_wait(state(uid=None), 0, 101),
+        reason_to_wait(state(), 3, 101),
+        reason_to_wait(state(last_update=99), 0, 101),
+        reason_of_stake(state(stake_threshold=9), 5),
+        too_many_commits(10, parameters()),
+        reason_not_to_burn(WeightTarget((("gone", PPM),), "d" * 64, 5, "gone"), metagraph("v")),
+    ],
+)
+def test_every_reason_says_what_there_is_what_is_needed_and_when(waiting: Waiting | None) -> None:
+    """A reason has both values and a block, or words that say whose turn it is and when it works then."""
+    assert waiting is not None
+    assert waiting.current
+    assert waiting.needed
+    words = ("in the block after", "set ", "paid")
+    assert waiting.at_block is not None or any(word in waiting.message for word in words)
 
 
 def test_rows_match_whatever_their_order() -> None:
