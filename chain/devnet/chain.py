@@ -1,24 +1,28 @@
 """The chain: blocks in order, the state under them, the pool above them.
 
 Invariants
-1. A block is written to the journal, then becomes visible, then is announced; in that order.
+1. A block is written to the journal, then becomes visible, then is announced; in that order. A fork too.
 2. The finalized block trails the head by the finality lag, never moves back (a restart with a longer lag waits),
-   and is announced block by block.
-3. Timestamps rise strictly from block to block, across restarts too.
+   and is announced block by block. No fork reaches below it.
+3. Timestamps rise strictly from block to block, across forks and restarts too; so no two blocks are equal.
+4. What a fork takes from the chain returns to the pool, unless the new branch carries it or made it invalid.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
+import msgspec
+
 from chain.devnet.block import Block, seal_block
+from chain.devnet.block_tree import BlockTree
 from chain.devnet.codec import Codec, codec
-from chain.devnet.executive import Change, charge_of, execute
+from chain.devnet.executive import BlockContents, Change, charge_of, execute
 from chain.devnet.extrinsics import Extrinsic, decode_extrinsic, signature_holds
 from chain.devnet.faults import UNDECODABLE_EXTRINSIC, Invalidity, InvalidTransactionError, PoolError
-from chain.devnet.history import Diff, History
+from chain.devnet.history import Diff
 from chain.devnet.pallets import balances, system
 from chain.devnet.pool import Pool
 from chain.devnet.scale import ScaleError
@@ -31,12 +35,21 @@ class Sink(Protocol):
     def append(self, block: Block, diff: Diff, finalized: int) -> None:
         """Write a block and the number of the newest final one; returning means both survive this process."""
 
+    def append_fork(self, base: int, blocks: Sequence[tuple[Block, Diff]], finalized: int) -> None:
+        """Write the blocks that take the place of all after height `base`, as a whole."""
+
 
 class Observer(Protocol):
     """Who hears what happens to blocks and extrinsics."""
 
     def on_block(self, block: Block) -> None:
         """A block became the head."""
+
+    def on_side_block(self, block: Block) -> None:
+        """A block was made that is not the head, on a branch that is not longer yet."""
+
+    def on_retracted(self, block: Block) -> None:
+        """A block was taken from the chain."""
 
     def on_finalized(self, block: Block) -> None:
         """A block became final."""
@@ -53,31 +66,44 @@ def wall_clock_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+class ForkError(ValueError):
+    """A fork that cannot be: the message says why."""
+
+
+class Reorganisation(msgspec.Struct, frozen=True):
+    """What a fork did: blocks taken from the chain and blocks put in their place, both oldest first."""
+
+    retracted: tuple[Block, ...]
+    enacted: tuple[Block, ...]
+
+
 class Chain:
     """All blocks from genesis on; `clock` gives milliseconds since the Unix epoch."""
 
     def __init__(
         self,
-        history: History,
-        blocks: list[Block],
+        tree: BlockTree,
         *,
-        finalized: int = 0,
         finality_lag: int = 0,
         pool_limit: int = 8_192,
         sink: Sink | None = None,
         clock: Callable[[], int] = wall_clock_ms,
     ) -> None:
         self.codec: Codec = codec()
-        self.history = history
-        self.blocks = blocks
+        self.tree = tree
         self.pool = Pool(pool_limit)
         self.observer: Observer | None = None
-        self._by_hash = {block.hash: block for block in blocks}
         self._lag = finality_lag
-        self._finalized = max(finalized, len(blocks) - 1 - finality_lag)
         self._sink = sink
         self._clock = clock
         self._slot_ms = int(self.codec.constant("Aura", "SlotDuration"))
+        self._newest_ms = int(self.view().get("Timestamp", "Now"))
+        tree.finalize(self.head.number - finality_lag)
+
+    @property
+    def blocks(self) -> Sequence[Block]:
+        """The blocks on the chain; the index is the height."""
+        return self.tree.blocks
 
     @property
     def genesis_hash(self) -> bytes:
@@ -87,20 +113,21 @@ class Chain:
     @property
     def head(self) -> Block:
         """The newest block."""
-        return self.blocks[-1]
+        return self.tree.head
 
     @property
     def finalized(self) -> Block:
         """The newest final block."""
-        return self.blocks[self._finalized]
+        return self.blocks[self.tree.finalized]
 
     def block_by_hash(self, block_hash: bytes) -> Block | None:
-        """Return a block, or None."""
-        return self._by_hash.get(block_hash)
+        """Return a block, on the chain or retracted, or None."""
+        return self.tree.find(block_hash)
 
     def view(self, block: Block | None = None) -> StorageView:
-        """Return the state after a block, by default the head."""
-        return StorageView(self.codec, self.history, (block or self.head).number)
+        """Return the state after a block, by default the head; raises `StateDiscardedError`."""
+        block = block or self.head
+        return StorageView(self.codec, self.tree.source(block), block.number)
 
     def next_nonce(self, account: bytes) -> int:
         """Return the next nonce of an account, counting what waits in the pool."""
@@ -143,6 +170,13 @@ class Chain:
         if charge_of(extrinsic) > balances.free_balance(state, extrinsic.signer):
             raise InvalidTransactionError(Invalidity.PAYMENT)
 
+    def _is_valid(self, extrinsic: Extrinsic) -> bool:
+        try:
+            self._validate(extrinsic)
+        except PoolError:
+            return False
+        return True
+
     def has_ready(self) -> bool:
         """Say whether a block made now would carry a signed extrinsic."""
         view = self.view()
@@ -150,38 +184,119 @@ class Chain:
 
     def build(self, change: Change | None = None) -> Block:
         """Make, store and announce the next block; what `change` raises leaves the chain as it was."""
-        parent = self.head
-        state = Session(self.codec, self.history, parent.number + 1)
-        now = max(self._clock(), int(state.get("Timestamp", "Now")) + 1)
-        expired = self.pool.expired(parent.number + 1)
-        ready = self.pool.ready(lambda who: system.nonce(state, who))
-        waiting = [extrinsic for extrinsic in ready if extrinsic not in expired] if expired else ready
-        contents = execute(state, parent.hash, waiting, now, change)
-        block = seal_block(parent, contents.extrinsics, contents.diff, now // self._slot_ms)
-        self._accept(block, contents.diff)
-        for extrinsic in (*expired, *contents.included, *contents.dropped):
-            self.pool.remove(extrinsic)
-        self._announce(block, contents.included, (*expired, *contents.dropped))
+        block, contents = self._make(change)
+        if self._sink is not None:
+            self._sink.append(block, contents.diff, self._final_at(block.number))
+        self.tree.append(block, contents.diff)
+        self._settle(contents)
+        self._announce(block, contents)
         return block
 
-    def _accept(self, block: Block, diff: Diff) -> None:
-        finalized = max(self._finalized, block.number - self._lag)
-        if self._sink is not None:
-            self._sink.append(block, diff, finalized)
-        self.history.commit(block.number, diff)
-        self.blocks.append(block)
-        self._by_hash[block.hash] = block
+    def _make(self, change: Change | None = None, *, recheck: bool = False) -> tuple[Block, BlockContents]:
+        """Return the next block; on another branch than the pool was checked against, `recheck` what waits."""
+        parent = self.head
+        state = Session(self.codec, self.tree.history, parent.number + 1)
+        now = max(self._clock(), self._newest_ms + 1)
+        expired = self.pool.expired(parent.number + 1)
+        waiting = self.pool.ready(lambda who: system.nonce(state, who))
+        if expired:
+            waiting = [extrinsic for extrinsic in waiting if extrinsic not in expired]
+        if recheck:
+            waiting = [extrinsic for extrinsic in waiting if self._is_valid(extrinsic)]
+        contents = execute(state, parent.hash, waiting, now, change)
+        contents = msgspec.structs.replace(contents, dropped=(*expired, *contents.dropped))
+        self._newest_ms = now
+        return seal_block(parent, contents.extrinsics, contents.diff, now // self._slot_ms), contents
 
-    def _announce(self, block: Block, included: tuple[Extrinsic, ...], dropped: tuple[Extrinsic, ...]) -> None:
-        observer = self.observer
-        if observer is None:
-            self._finalized = max(self._finalized, block.number - self._lag)
-            return
-        for extrinsic in dropped:
-            observer.on_dropped(extrinsic, "invalid")
-        for extrinsic in included:
-            observer.on_included(extrinsic, block)
-        observer.on_block(block)
-        while self._finalized < block.number - self._lag:
-            self._finalized += 1
-            observer.on_finalized(self.finalized)
+    def _final_at(self, head: int) -> int:
+        return max(self.tree.finalized, head - self._lag)
+
+    def _settle(self, contents: BlockContents) -> None:
+        for extrinsic in (*contents.included, *contents.dropped):
+            self.pool.remove(extrinsic)
+
+    def fork(self, depth: int, blocks: int | None = None) -> Reorganisation:
+        """Take the newest `depth` blocks from the chain and make `blocks` others (default: one more) in their place.
+
+        Raises `ForkError` where finality or the rule of the longer branch forbids it.
+        """
+        count = depth + 1 if blocks is None else blocks
+        base = self.head.number - depth
+        if depth < 1 or base < self.tree.finalized:
+            most = self.head.number - self.tree.finalized
+            raise ForkError(f"a fork retracts between 1 and {most} blocks here: block {self.tree.finalized} is final")
+        if count <= depth:
+            raise ForkError(f"a branch becomes the chain when it is longer: at least {depth + 1} blocks are needed")
+        retraction = self.tree.retract(base)
+        made: list[tuple[Block, BlockContents]] = []
+        try:
+            for _ in range(count):
+                made.append(self._make(recheck=True))
+                self.tree.append(made[-1][0], made[-1][1].diff)
+            if self._sink is not None:
+                changes = [(block, contents.diff) for block, contents in made]
+                self._sink.append_fork(base, changes, self._final_at(self.head.number))
+        except BaseException:
+            self.tree.restore(base, retraction)
+            raise
+        for _, contents in made:
+            self._settle(contents)
+        gone = (*self._return_to_pool(retraction.blocks), *self._recheck_pool())
+        self._announce_fork(retraction.blocks, made, gone)
+        return Reorganisation(retraction.blocks, tuple(block for block, _ in made))
+
+    def _return_to_pool(self, retracted: tuple[Block, ...]) -> list[Extrinsic]:
+        """Put the extrinsics of retracted blocks back and return those that cannot be any more."""
+        gone: list[Extrinsic] = []
+        for raw in (raw for block in retracted for raw in block.extrinsics[1:]):
+            extrinsic = decode_extrinsic(raw, self.codec)
+            if extrinsic.nonce < system.nonce(self.view(), extrinsic.signer):
+                continue  # the new branch carries it, or another one in its place
+            try:
+                self._validate(extrinsic)
+                self.take(extrinsic)
+            except PoolError:
+                gone.append(extrinsic)
+        return gone
+
+    def _recheck_pool(self) -> list[Extrinsic]:
+        """Remove what a change of branch or runtime made invalid, and return it."""
+        gone = [extrinsic for extrinsic in self.pool if not self._is_valid(extrinsic)]
+        for extrinsic in gone:
+            self.pool.remove(extrinsic)
+        return gone
+
+    def _announce(self, block: Block, contents: BlockContents) -> None:
+        if self.observer is not None:
+            for extrinsic in contents.dropped:
+                self.observer.on_dropped(extrinsic, "invalid")
+            for extrinsic in contents.included:
+                self.observer.on_included(extrinsic, block)
+            self.observer.on_block(block)
+        self._advance_finality()
+
+    def _announce_fork(
+        self, retracted: tuple[Block, ...], made: list[tuple[Block, BlockContents]], gone: tuple[Extrinsic, ...]
+    ) -> None:
+        if self.observer is not None:
+            for block, _ in made[: len(retracted)]:
+                self.observer.on_side_block(block)
+            for block in retracted:
+                self.observer.on_retracted(block)
+            for extrinsic in gone:
+                self.observer.on_dropped(extrinsic, "invalid")
+            for index, (block, contents) in enumerate(made):
+                for extrinsic in contents.dropped:
+                    self.observer.on_dropped(extrinsic, "invalid")
+                for extrinsic in contents.included:
+                    self.observer.on_included(extrinsic, block)
+                if index >= len(retracted):
+                    self.observer.on_block(block)
+        self._advance_finality()
+
+    def _advance_finality(self) -> None:
+        final = self._final_at(self.head.number)
+        while self.tree.finalized < final:
+            self.tree.finalize(self.tree.finalized + 1)
+            if self.observer is not None:
+                self.observer.on_finalized(self.finalized)

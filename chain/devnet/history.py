@@ -1,10 +1,10 @@
-"""Every value every storage key ever had, by block.
+"""Every value every storage key ever had on the one chain there is, by block.
 
 Invariants
 1. Only changes are kept: a key holds an ascending list of block numbers and the value written in each.
 2. Reads name a block; a read below the pruning floor raises `StateDiscardedError`, never answers wrongly.
-3. Blocks are committed in order without gaps. A key's versions belong to the one chain there is; a fork would keep
-   its own diffs on top of a `History` until it becomes that chain.
+3. Blocks are committed in order without gaps. Those above the newest final one can be taken back, newest first.
+4. The state of the newest final block is never pruned: it is the base of any fork. Nor is what is pinned.
 """
 
 from __future__ import annotations
@@ -12,12 +12,23 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Mapping
+from typing import Protocol
 
 Diff = Mapping[bytes, bytes | None]
 
 
 class StateDiscardedError(LookupError):
     """The state of that block was pruned."""
+
+
+class StateSource(Protocol):
+    """Where the storage after a block is read."""
+
+    def get(self, key: bytes, block: int) -> bytes | None:
+        """Return the value of a key as it stood after `block`."""
+
+    def keys(self, prefix: bytes, block: int, *, after: bytes = b"", limit: int | None = None) -> list[bytes]:
+        """Return the keys with that prefix which exist after `block`, in byte order, strictly after `after`."""
 
 
 class History:
@@ -29,11 +40,13 @@ class History:
         self._order: list[bytes] = []
         self._unsorted: list[bytes] = []
         self._changed: deque[tuple[int, tuple[bytes, ...]]] = deque()
+        self._final = -1
+        self._pinned: int | None = None
         self.head = -1
         self.floor = 0
 
-    def commit(self, block: int, diff: Diff) -> None:
-        """Add the changes of `block`, which must follow the head."""
+    def commit(self, block: int, diff: Diff, final: int | None = None) -> None:
+        """Add the changes of `block`, which must follow the head; `final` is the newest final block (default: it)."""
         if block != self.head + 1:
             raise ValueError(f"block {block} does not follow {self.head}")
         for key, value in diff.items():
@@ -44,9 +57,33 @@ class History:
             versions[0].append(block)
             versions[1].append(value)
         self.head = block
-        if self._keep:
-            self._changed.append((block, tuple(diff)))
-            self._prune()
+        self._changed.append((block, tuple(diff)))
+        self._final = max(self._final, block if final is None else final)
+        self._prune()
+
+    def finalize(self, block: int, pinned: int | None = None) -> None:
+        """Hear that `block` cannot be taken back any more; the state at `pinned` and after is spared from pruning."""
+        self._final = max(self._final, block)
+        self._pinned = pinned
+        self._prune()
+
+    def rewind(self, block: int) -> list[Diff]:
+        """Take back everything after `block` and return the diffs taken back, oldest first."""
+        if not self._final <= block <= self.head:
+            raise ValueError(f"block {block} is not between the final {self._final} and the head {self.head}")
+        taken: list[Diff] = []
+        while self.head > block:
+            _, keys = self._changed.pop()
+            diff: dict[bytes, bytes | None] = {}
+            for key in keys:
+                blocks, values = self._versions[key]
+                blocks.pop()
+                diff[key] = values.pop()
+                if not blocks:
+                    self._forget(key)
+            taken.append(diff)
+            self.head -= 1
+        return taken[::-1]
 
     def latest(self, key: bytes) -> bytes | None:
         """Return the newest value of a key."""
@@ -87,13 +124,13 @@ class History:
         return self._order
 
     def _prune(self) -> None:
-        floor = self.head - self._keep + 1
-        if floor <= self.floor:
-            return
-        self.floor = floor
-        while self._changed and self._changed[0][0] <= floor:
+        if self._keep:
+            needed = self._final if self._pinned is None else min(self._final, self._pinned)
+            self.floor = max(self.floor, min(self.head - self._keep + 1, needed))
+        settled = self.floor if self._keep else self._final
+        while self._changed and self._changed[0][0] <= settled:
             _, keys = self._changed.popleft()
-            for key in keys:
+            for key in keys if self._keep else ():
                 self._trim(key)
 
     def _trim(self, key: bytes) -> None:

@@ -2,6 +2,7 @@
 
 Invariants
 1. Every change is made in a block of its own, so it has history, survives a restart and is announced like any other.
+   A fork makes several.
 2. They exist only on the loopback listener and can be switched off.
 """
 
@@ -13,6 +14,7 @@ from typing import Any
 import msgspec
 
 from chain.devnet import faults
+from chain.devnet.chain import ForkError
 from chain.devnet.codec import account_id
 from chain.devnet.context import Context
 from chain.devnet.faults import DispatchError, RpcError
@@ -35,6 +37,19 @@ def new_block(call: Call) -> str:
     for _ in range(count):
         block = call.chain.build()
     return block.hash_hex
+
+
+@method("dev_fork")
+def fork(call: Call) -> dict[str, Any]:
+    """Retract the newest `depth` blocks and make `blocks` others (default: one more): `[depth, blocks]`."""
+    try:
+        done = call.chain.fork(call.number(0), None if call.get(1) is None else call.number(1))
+    except ForkError as error:
+        raise RpcError(faults.SERVER_ERROR, f"refused: {error}") from error
+    return {
+        "retracted": [block.hash_hex for block in done.retracted],
+        "enacted": [block.hash_hex for block in done.enacted],
+    }
 
 
 def _change(call: Call, change: Callable[[Context], None]) -> str:

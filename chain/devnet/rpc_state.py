@@ -56,14 +56,13 @@ def get_keys_paged(call: Call) -> list[str]:
     if count > _PAGE_LIMIT:
         raise RpcError(faults.INVALID_PARAMS, f"count exceeds maximum value. value: {count}, max: {_PAGE_LIMIT}")
     after = from_hex(call.get(2)) if call.get(2) else b""
-    block = block_at(call, 3)
-    return [to_hex(key) for key in call.chain.history.keys(prefix, block.number, after=after, limit=count)]
+    return [to_hex(key) for key in call.chain.view(block_at(call, 3)).key_page(prefix, after, count)]
 
 
 @method("state_getKeys")
 def get_keys(call: Call) -> list[str]:
     """Return all keys with a prefix."""
-    return [to_hex(key) for key in call.chain.history.keys(from_hex(call.text(0)), block_at(call, 1).number)]
+    return [to_hex(key) for key in call.chain.view(block_at(call, 1)).raw_keys(from_hex(call.text(0)))]
 
 
 @method("state_getPairs")

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from chain.devnet.block import Block, seal_block
+from chain.devnet.block import seal_block
+from chain.devnet.block_tree import BlockTree
 from chain.devnet.chain import Chain, wall_clock_ms
 from chain.devnet.codec import codec
 from chain.devnet.config import DevnetConfig
 from chain.devnet.genesis import write_genesis
 from chain.devnet.genesis_document import Genesis
-from chain.devnet.history import History
 from chain.devnet.journal import Journal
 from chain.devnet.storage import Session
 from config.errors import ConfigurationError, HostError
@@ -30,14 +30,13 @@ def open_chain(config: DevnetConfig, clock: Callable[[], int] = wall_clock_ms) -
     """
     journal = Journal(config.state) if config.state is not None else None
     try:
-        history = History(config.keep_state)
-        blocks, finalized = _load(journal, history, config.genesis) if journal is not None else ([], 0)
-        if not blocks:
-            blocks = [_create(journal, history, config.genesis or Genesis(), clock())]
+        tree = BlockTree(config.keep_state)
+        if journal is not None:
+            _load(journal, tree, config.genesis)
+        if not tree.blocks:
+            _create(journal, tree, config.genesis or Genesis(), clock())
         yield Chain(
-            history,
-            blocks,
-            finalized=finalized,
+            tree,
             finality_lag=config.finality_lag,
             pool_limit=config.pool_limit,
             sink=journal,
@@ -48,25 +47,24 @@ def open_chain(config: DevnetConfig, clock: Callable[[], int] = wall_clock_ms) -
             journal.close()
 
 
-def _load(journal: Journal, history: History, wanted: Genesis | None) -> tuple[list[Block], int]:
-    """Return the stored blocks and the number of the newest final one; the history takes their changes."""
-    blocks: list[Block] = []
-    finalized = 0
-    for block, record in journal.load():
-        if block.number == 0 and wanted is not None and record.note != wanted.digest():
+def _load(journal: Journal, tree: BlockTree, wanted: Genesis | None) -> None:
+    """Put the stored blocks and the forks between them into the tree."""
+    for entry in journal.load():
+        if entry.base < 0 and wanted is not None and entry.blocks[0][1].note != wanted.digest():
             raise HostError(
                 "STATE_FOREIGN_GENESIS",
                 f"the state file {journal.path} holds a chain with another genesis.",
                 hint="start without genesis options to continue that chain, or name another --state file",
             )
-        history.commit(block.number, dict(record.diff))
-        blocks.append(block)
-        finalized = record.finalized
-    return blocks, finalized
+        if entry.base < len(tree.blocks) - 1:
+            tree.retract(entry.base)
+        for block, record in entry.blocks:
+            tree.append(block, dict(record.diff))
+        tree.finalize(record.finalized)
 
 
-def _create(journal: Journal | None, history: History, genesis: Genesis, created_ms: int) -> Block:
-    state = Session(codec(), history, 0)
+def _create(journal: Journal | None, tree: BlockTree, genesis: Genesis, created_ms: int) -> None:
+    state = Session(codec(), tree.history, 0)
     try:
         write_genesis(state, genesis, created_ms)
     except (ValueError, OverflowError) as error:
@@ -79,5 +77,4 @@ def _create(journal: Journal | None, history: History, genesis: Genesis, created
     block = seal_block(None, (), diff, 0)
     if journal is not None:
         journal.append(block, diff, 0, genesis.digest())
-    history.commit(0, diff)
-    return block
+    tree.append(block, diff)

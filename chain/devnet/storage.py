@@ -13,24 +13,28 @@ from contextlib import contextmanager
 from typing import Any
 
 from chain.devnet.codec import Codec
-from chain.devnet.history import History
+from chain.devnet.history import History, StateSource
 
 
 class StorageView:
     """Read access to the storage as it stood after one block."""
 
-    def __init__(self, codec: Codec, history: History, block: int) -> None:
+    def __init__(self, codec: Codec, source: StateSource, block: int) -> None:
         self.codec = codec
-        self._history = history
+        self._source = source
         self.block = block
 
     def raw(self, key: bytes) -> bytes | None:
         """Return the stored bytes under a full key."""
-        return self._history.get(key, self.block)
+        return self._source.get(key, self.block)
 
     def raw_keys(self, prefix: bytes) -> list[bytes]:
         """Return all full keys with that prefix, in byte order."""
-        return self._history.keys(prefix, self.block)
+        return self._source.keys(prefix, self.block)
+
+    def key_page(self, prefix: bytes, after: bytes, limit: int) -> list[bytes]:
+        """Return at most `limit` full keys with that prefix, in byte order, strictly after `after`."""
+        return self._source.keys(prefix, self.block, after=after, limit=limit)
 
     def get_raw(self, pallet: str, item: str, *params: Any) -> bytes | None:
         """Return the stored bytes of an item."""
@@ -53,6 +57,7 @@ class Session(StorageView):
 
     def __init__(self, codec: Codec, history: History, block: int) -> None:
         super().__init__(codec, history, block)
+        self._history = history
         self._layers: list[dict[bytes, bytes | None]] = [{}]
 
     def raw(self, key: bytes) -> bytes | None:

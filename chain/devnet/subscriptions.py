@@ -3,8 +3,9 @@
 Invariants
 1. A subscription dies with its connection, belongs to it alone, and is one of at most `LIMIT` of it.
 2. A watched extrinsic is told `ready` (or `future`), then `inBlock`, then `finalized` when the finality lag has
-   passed, and nothing after a terminal status.
-3. Messages of one connection leave in the order in which things happened, and after the answer that names the
+   passed, and nothing after a terminal status. A fork may take `inBlock` back with `retracted`.
+3. New heads are those that lengthen the chain; blocks of a branch that is not longer yet are for `allHeads` only.
+4. Messages of one connection leave in the order in which things happened, and after the answer that names the
    subscription.
 """
 
@@ -63,6 +64,7 @@ class Hub:
         self._counts: dict[Send, int] = {}
         self._watched: dict[bytes, list[Subscription]] = {}
         self._unfinal: dict[bytes, list[Subscription]] = {}
+        self._included: dict[Subscription, bytes] = {}
 
     def open(self, method: str, send: Send, *, opened_by: str) -> Subscription:
         """Start a subscription whose notifications carry `method`; raises `RpcError` for one too many.
@@ -93,6 +95,7 @@ class Hub:
             return False
         del self._open[identity]
         self._counts[send] -= 1
+        self._included.pop(found, None)
         for table in (self._watched, self._unfinal) if found.method == EXTRINSIC_UPDATE else ():
             _remove(table, lambda item: item is found)
         return True
@@ -101,6 +104,7 @@ class Hub:
         """End all subscriptions of a connection."""
         self._open = {name: item for name, item in self._open.items() if item.send is not send}
         self._counts.pop(send, None)
+        self._included = {item: name for item, name in self._included.items() if item.send is not send}
         for table in (self._watched, self._unfinal):
             _remove(table, lambda item: item.send is send)
 
@@ -112,14 +116,26 @@ class Hub:
         """Announce a final block and the extrinsics it makes final."""
         self._announce((FINALIZED_HEAD,), block)
         for subscription in self._unfinal.pop(block.hash, ()):
+            self._included.pop(subscription, None)
             self._tell(subscription, {"finalized": block.hash_hex})
             self.close(subscription.identity, subscription.send)
+
+    def on_side_block(self, block: Block) -> None:
+        """Announce a block that is not the head to those who want to hear of all."""
+        self._announce((ALL_HEAD,), block)
+
+    def on_retracted(self, block: Block) -> None:
+        """Tell the watchers of a block's extrinsics that they wait again."""
+        for subscription in self._unfinal.pop(block.hash, ()):
+            self._watched.setdefault(self._included.pop(subscription), []).append(subscription)
+            self._tell(subscription, {"retracted": block.hash_hex})
 
     def on_included(self, extrinsic: Extrinsic, block: Block) -> None:
         """Tell watchers that their extrinsic is in a block."""
         for subscription in self._watched.pop(extrinsic.hash, ()):
             self._tell(subscription, {"inBlock": block.hash_hex})
             self._unfinal.setdefault(block.hash, []).append(subscription)
+            self._included[subscription] = extrinsic.hash
 
     def on_dropped(self, extrinsic: Extrinsic, status: str) -> None:
         """Tell watchers that their extrinsic will not be included."""
