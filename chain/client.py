@@ -1,43 +1,44 @@
 """The one connection to the chain.
 
 Invariants
-1. One process owns one `ChainClient`; one client owns at most one websocket. Tasks of one event loop share it.
-2. Every call has a deadline. A call that misses it drops the connection, because a half-dead socket answers nobody; so
-   does an answer that cannot be used, if another endpoint may have a better one. The next call dials again, beginning
-   with the next endpoint.
-3. Dialling is one task that all callers wait for. It ends with a connection or moves to the next endpoint once, however
-   many callers wait and whichever of them give up meanwhile.
-4. State is read at a `BlockRef`, by hash. Nothing here reads "now" except the two heads and the account's next nonce.
-5. Errors of the SDK do not leave: see `chain.sdk.translate`.
-6. Submitting returns what is known: accepted, refused, or unknown. "Connection lost" is unknown, never failed.
+1. One process owns one `ChainClient`; see `chain.owner` for dialling, failover, deadlines and repeated questions.
+2. State is read at a `BlockRef`, by hash, from an endpoint that holds that block on its best chain. Nothing here reads
+   "now" except the two heads, the runtime that a call is signed for, and the account's next nonce.
+3. A block is decoded by the runtime that wrote it. The first head of a runtime not seen before is checked for every
+   name this room uses before it is announced.
+4. While finalized heads are followed, what is watched is read once per head, with one request, for everybody.
+5. Submitting returns what is known: accepted, refused, or unknown. "Connection lost" is unknown, never failed.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import msgspec
 
-from chain.abi import Call, RuntimeNames, Storage, missing_names
-from chain.blocks import BlockRef, Header
+from chain.abi import Call, Storage, missing_names
+from chain.blocks import BlockRef, Header, parse_header
 from chain.codec import StorageRead, compose_call, decode_events, decode_value, runtime_names, storage_key
+from chain.connection import Connection
 from chain.events import ChainEvent, ExtrinsicOutcome, outcome_of
+from chain.heads import FinalizedHead, HeadFollower, check_head
+from chain.owner import ConnectionOwner
+from chain.pinned import PinnedValues
 from chain.rpc import PoolAnswer, all_keys, extrinsic_hash_of, raw_values, refusal
-from chain.sdk import GenesisPin, SdkConnection, translate, unreachable
+from chain.runtimes import LAST_RUNTIME_UPGRADE
+from chain.session import Feed
 from chain.signer import Signer
+from chain.transport_errors import AnswerError
 from config.errors import ChainError, NetworkError
 from config.settings import ChainSettings
 
-T = TypeVar("T")
 _HEADERS_KEPT = 1024
-_ASK_ANOTHER = frozenset(
-    {"CHAIN_STATE_PRUNED", "CHAIN_BLOCK_UNKNOWN", "CHAIN_DECODE_FAILED", "CHAIN_RATE_LIMITED"}
-)  # answers of one endpoint that the next one may improve on
+_SILENT_BLOCKS = 5  # block times without a head before the endpoint is asked
 
 
 class ChainIdentity(msgspec.Struct, frozen=True):
@@ -49,15 +50,19 @@ class ChainIdentity(msgspec.Struct, frozen=True):
 
 
 class SignedCall(msgspec.Struct, frozen=True):
-    """A signed extrinsic, ready to be submitted any number of times with the same effect."""
+    """A signed extrinsic, ready to be submitted any number of times with the same effect.
+
+    It can be included neither once a block above `era_end_block` is final, nor by a runtime of another spec version.
+    """
 
     data: bytes
     hash: str
     nonce: int
-    era_end_block: int  # once a block above this one is final, the extrinsic can never be included
+    era_end_block: int
+    spec_version: int = 0
 
 
-class ChainClient:
+class ChainClient(ConnectionOwner):
     """Asynchronous access to one chain; use as `async with ChainClient(...) as client`."""
 
     def __init__(
@@ -68,22 +73,30 @@ class ChainClient:
         submit_timeout: float = 120.0,
         rpc_per_second: int = 50,
         runtime_cache_dir: Path | None = None,
+        genesis_hash: str = "",
+        silence_seconds: float | None = None,
     ) -> None:
-        if not endpoints:
-            raise unreachable("because none is configured")
-        self._endpoints = list(endpoints)
-        self.request_timeout = request_timeout
+        """Make a client; nothing is dialled yet.
+
+        `genesis_hash` binds it to a chain; without it the first endpoint that answers does. `silence_seconds` is how
+        long no finalized head may be announced before the endpoint is asked (default: five block times).
+        """
+        super().__init__(
+            endpoints, request_timeout=request_timeout, rpc_per_second=rpc_per_second,
+            runtime_cache_dir=runtime_cache_dir, genesis_hash=genesis_hash,
+        )
         self.submit_timeout = submit_timeout
-        self._rpc_per_second = rpc_per_second
-        self._runtime_cache_dir = runtime_cache_dir
-        self._connection: SdkConnection | None = None
-        self._dialling: asyncio.Task[SdkConnection] | None = None
-        self._pin = GenesisPin()
-        self._past_frames = 0
-        self._headers: dict[str, Header] = {}
+        self._silence_seconds = silence_seconds
+        self._headers: OrderedDict[str, Header] = OrderedDict()
+        self._hash_rule_holds = False  # headers were seen to hash as Substrate's do
+        self._pinned = PinnedValues()
+        self._follower = HeadFollower(self)
+        self._probed: set[int] = set()
 
     @classmethod
-    def from_settings(cls, settings: ChainSettings, *, runtime_cache_dir: Path | None = None) -> ChainClient:
+    def from_settings(
+        cls, settings: ChainSettings, *, runtime_cache_dir: Path | None = None, genesis_hash: str = ""
+    ) -> ChainClient:
         """Return a client for the `chain` section of the settings."""
         return cls(
             settings.endpoints,
@@ -91,6 +104,7 @@ class ChainClient:
             submit_timeout=settings.submit_timeout_seconds,
             rpc_per_second=settings.rpc_per_second,
             runtime_cache_dir=runtime_cache_dir,
+            genesis_hash=genesis_hash,
         )
 
     # -- lifecycle ---------------------------------------------------------------------------------------------
@@ -98,14 +112,6 @@ class ChainClient:
     async def open(self) -> None:
         """Connect. Raises `NetworkError` (CHAIN_UNREACHABLE, CHAIN_TIMEOUT, CHAIN_RATE_LIMITED)."""
         await self._call("connecting", _nothing)
-
-    async def close(self) -> None:
-        """Disconnect; a later call connects again."""
-        dialling, self._dialling = self._dialling, None
-        if dialling is not None:
-            dialling.cancel()
-            await asyncio.wait([dialling])
-        await self._disconnect()
 
     async def __aenter__(self) -> Self:
         await self.open()
@@ -116,35 +122,18 @@ class ChainClient:
     ) -> None:
         await self.close()
 
-    async def try_another(self) -> None:
-        """Give up the connection: what it answered was no use, and the next call asks the next endpoint."""
-        await self._drop(self._connection)
-
-    @property
-    def rpc_calls(self) -> int:
-        """How many requests this client has sent so far."""
-        return self._past_frames + (self._connection.frames_sent if self._connection else 0)
-
     async def probe(self) -> ChainIdentity:
         """Check that the runtime offers every name this room uses.
 
         Raises `ChainError` (CHAIN_ABI_MISSING) listing all that are missing.
         """
 
-        async def ask(connection: SdkConnection) -> tuple[ChainIdentity, RuntimeNames]:
+        async def ask(connection: Connection) -> ChainIdentity:
             codec = await connection.codec(None)
-            identity = ChainIdentity(await connection.genesis_hash(), int(codec.spec_version), connection.endpoint)
-            return identity, runtime_names(codec)
+            await self._require_names(codec)
+            return ChainIdentity(await connection.genesis_hash(), int(codec.spec_version), connection.endpoint)
 
-        identity, names = await self._call("reading the runtime's metadata", ask)
-        missing = missing_names(names)
-        if missing:
-            raise ChainError(
-                "CHAIN_ABI_MISSING",
-                f"Runtime {identity.spec_version} lacks what this version needs: {'; '.join(missing)}.",
-                hint="Update cacheon, or point `chain.endpoints` at a supported subtensor chain.",
-            )
-        return identity
+        return await self._call("reading the runtime's metadata", ask)
 
     async def require_subnet(self, netuid: int, block: BlockRef) -> None:
         """Raise `ChainError` (SUBNET_NOT_FOUND), naming the subnets there are, unless `netuid` exists at `block`."""
@@ -164,29 +153,50 @@ class ChainClient:
         """Return the hash of block 0, which names the chain."""
         return await self._call("reading the genesis hash", lambda connection: connection.genesis_hash())
 
+    async def next_finalized(self) -> FinalizedHead:
+        """Wait for the next finalized head; one task of the process calls this, in a loop.
+
+        Heads may be skipped when blocks come faster than calls. Raises `NetworkError` and `ChainError`; call again.
+        """
+        head = await self._follower.next()
+        self._pin.final = head.block
+        return head
+
+    def watch(self, name: str, reads: Sequence[StorageRead]) -> None:
+        """Have `reads` fetched at every followed head, together with everything else that is watched.
+
+        `read`, `read_raw` and `events` of such items at a recent head cost no request then.
+        """
+        self._pinned.watch(name, reads)
+
+    def unwatch(self, name: str) -> None:
+        """Stop watching a list."""
+        self._pinned.unwatch(name)
+
     async def finalized_head(self) -> BlockRef:
-        """Return the newest finalized block of the endpoint in use."""
-
-        async def ask(connection: SdkConnection) -> BlockRef:
-            return (await self._header(connection, str(await connection.request("chain_getFinalizedHead")))).block
-
-        return await self._call("reading the finalized head", ask)
+        """Return the newest finalized block of the endpoint in use; costs nothing while heads are followed."""
+        if self._follower.is_live and self._follower.last is not None:
+            return self._follower.last.block
+        return await self._call("reading the finalized head", self._finalized_head)
 
     async def head(self) -> BlockRef:
         """Return the newest block, which may still be replaced by another."""
 
-        async def ask(connection: SdkConnection) -> BlockRef:
-            return (await self._header(connection, str(await connection.request("chain_getHead")))).block
+        async def ask(connection: Connection) -> BlockRef:
+            name = str(await connection.request("chain_getHead"))
+            connection.add_canonical([name])
+            return (await self._header(connection, name)).block
 
         return await self._call("reading the head", ask)
 
     async def block_hash(self, number: int) -> str:
         """Return the hash at a height. Raises `NetworkError` (CHAIN_BLOCK_UNKNOWN) when there is no such block."""
 
-        async def ask(connection: SdkConnection) -> str:
+        async def ask(connection: Connection) -> str:
             block_hash = await connection.request("chain_getBlockHash", [number])
             if block_hash is None:
                 raise NetworkError("CHAIN_BLOCK_UNKNOWN", f"The endpoint has no block {number} yet.")
+            connection.add_canonical([str(block_hash)])
             return str(block_hash)
 
         return await self._call(f"reading the hash of block {number}", ask)
@@ -198,7 +208,7 @@ class ChainClient:
     async def spec_version(self, block: BlockRef) -> int:
         """Return the version of the runtime that wrote `block`."""
 
-        async def ask(connection: SdkConnection) -> int:
+        async def ask(connection: Connection) -> int:
             return int((await connection.codec(block.hash)).spec_version)
 
         return await self._call("reading the runtime version", ask)
@@ -209,63 +219,50 @@ class ChainClient:
         Both are answers to one connection, so that no height is taken from an endpoint that has not finalized it.
         """
 
-        async def ask(connection: SdkConnection) -> tuple[BlockRef, tuple[BlockRef, ...]]:
-            head = (await self._header(connection, str(await connection.request("chain_getFinalizedHead")))).block
+        async def ask(connection: Connection) -> tuple[BlockRef, tuple[BlockRef, ...]]:
+            followed = self._follower.last if self._follower.is_live else None
+            head = followed.block if followed is not None else await self._finalized_head(connection)
             heights = range(first, min(head.number, first + count - 1) + 1)
             if not heights or heights[0] == head.number:
                 return head, (head,) if heights else ()
-            hashes = await connection.request("chain_getBlockHash", [list(heights)])
-            if not isinstance(hashes, list) or len(hashes) != len(heights) or not all(hashes):
+            await connection.require_canonical(head)
+            hashes = [one for one in await connection.hashes(heights) if one is not None]
+            if len(hashes) != len(heights):
                 raise NetworkError("CHAIN_BLOCK_UNKNOWN", f"The endpoint does not know all of the blocks {heights}.")
-            return head, tuple(BlockRef(number, str(name)) for number, name in zip(heights, hashes, strict=True))
+            connection.add_canonical(hashes)
+            return head, tuple(BlockRef(number, name) for number, name in zip(heights, hashes, strict=True))
 
         return await self._call(f"reading the hashes of blocks from {first} on", ask)
 
-    async def linked_events(self, block: BlockRef, runtime_of: BlockRef) -> tuple[str, tuple[ChainEvent, ...]]:
-        """Return the hash of `block`'s parent and its events, with one request; `runtime_of` as in `events`."""
+    async def linked_events(
+        self, block: BlockRef, runtime_of: BlockRef | None = None  # noqa: ARG002 - the block tells its runtime itself
+    ) -> tuple[str, tuple[ChainEvent, ...]]:
+        """Return the hash of `block`'s parent and its events, with one request."""
 
-        async def ask(connection: SdkConnection) -> tuple[str, tuple[ChainEvent, ...]]:
-            codec = await connection.codec(runtime_of.hash)
-            keys = [storage_key(codec, (item, [])) for item in (Storage.PARENT_HASH, Storage.EVENTS)]
-            values = await raw_values(connection, keys, block.hash)
-            parent, events = (values.get(key) for key in keys)
-            return "0x" + (parent or b"").hex(), decode_events(codec, None if events is None else events.hex())
-
-        return await self._call(f"reading the events of block {block.number}", ask)
-
-    async def events(self, block: BlockRef, *, runtime_of: BlockRef | None = None) -> tuple[ChainEvent, ...]:
-        """Return the events of `block`, in order.
-
-        `runtime_of` names another block written by the same runtime, whose version is known already; it saves two
-        requests per block in long scans.
-        """
-
-        async def ask(connection: SdkConnection) -> tuple[ChainEvent, ...]:
-            codec = await connection.codec((runtime_of or block).hash)
-            key = storage_key(codec, (Storage.EVENTS, []))
-            raw = await connection.request("state_getStorage", ["0x" + key.hex(), block.hash])
-            return decode_events(codec, raw)
+        async def ask(connection: Connection) -> tuple[str, tuple[ChainEvent, ...]]:
+            reads: list[StorageRead] = [(Storage.PARENT_HASH, []), (Storage.EVENTS, [])]
+            codec, (parent, events) = await self._values(connection, block, reads)
+            name = "0x" + (parent or b"").hex()
+            connection.add_parent(block.hash, name)
+            return name, decode_events(codec, events)
 
         return await self._call(f"reading the events of block {block.number}", ask)
 
-    async def extrinsic_index(self, block: BlockRef, extrinsic_hash: str) -> int | None:
-        """Return the position of an extrinsic in `block`, or None when it is not there."""
+    async def events(
+        self, block: BlockRef, *, runtime_of: BlockRef | None = None  # noqa: ARG002 - the block tells its runtime itself
+    ) -> tuple[ChainEvent, ...]:
+        """Return the events of `block`, in order."""
 
-        async def ask(connection: SdkConnection) -> int | None:
-            raw = await connection.request("chain_getBlock", [block.hash])
-            if raw is None:
-                raise NetworkError("CHAIN_BLOCK_UNKNOWN", f"The endpoint has no block {block.hash}.")
-            for index, text in enumerate(raw["block"]["extrinsics"]):
-                if extrinsic_hash_of(bytes.fromhex(text.removeprefix("0x"))) == extrinsic_hash:
-                    return index
-            return None
+        async def ask(connection: Connection) -> tuple[ChainEvent, ...]:
+            codec, (events,) = await self._values(connection, block, [(Storage.EVENTS, [])])
+            return decode_events(codec, events)
 
-        return await self._call(f"reading block {block.number}", ask)
+        return await self._call(f"reading the events of block {block.number}", ask)
 
     async def extrinsics(self, block: BlockRef) -> tuple[bytes, ...]:
         """Return the bytes of every extrinsic of `block`, in order. Needs the block's body only, not its state."""
 
-        async def ask(connection: SdkConnection) -> tuple[bytes, ...]:
+        async def ask(connection: Connection) -> tuple[bytes, ...]:
             raw = await connection.request("chain_getBlock", [block.hash])
             if raw is None:
                 raise NetworkError("CHAIN_BLOCK_UNKNOWN", f"The endpoint has no block {block.hash}.")
@@ -273,10 +270,15 @@ class ChainClient:
 
         return await self._call(f"reading block {block.number}", ask)
 
+    async def extrinsic_index(self, block: BlockRef, extrinsic_hash: str) -> int | None:
+        """Return the position of an extrinsic in `block`, or None when it is not there."""
+        names = [extrinsic_hash_of(data) for data in await self.extrinsics(block)]
+        return names.index(extrinsic_hash) if extrinsic_hash in names else None
+
     async def decode_extrinsic(self, block: BlockRef, data: bytes) -> Any:
         """Return an extrinsic of `block` as plain values: `address` (who signed) and the `call` with its arguments."""
 
-        async def ask(connection: SdkConnection) -> Any:
+        async def ask(connection: Connection) -> Any:
             return (await connection.codec(block.hash)).decode_extrinsic(data)
 
         return await self._call(f"reading an extrinsic of block {block.number}", ask)
@@ -284,7 +286,7 @@ class ChainClient:
     async def call_hash(self, block: BlockRef, call: Call, arguments: Mapping[str, object]) -> str:
         """Return the 0x-hex hash by which the runtime of `block` knows a call with exactly these arguments."""
 
-        async def ask(connection: SdkConnection) -> str:
+        async def ask(connection: Connection) -> str:
             codec = await connection.codec(block.hash)
             return "0x" + bytes(codec.call_hash(compose_call(codec, call, arguments))).hex()
 
@@ -293,11 +295,9 @@ class ChainClient:
     async def outcome(self, block: BlockRef, index: int) -> ExtrinsicOutcome:
         """Return whether extrinsic `index` of `block` took effect, and if not, the runtime's name for the reason."""
 
-        async def ask(connection: SdkConnection) -> ExtrinsicOutcome:
-            codec = await connection.codec(block.hash)
-            key = storage_key(codec, (Storage.EVENTS, []))
-            raw = await connection.request("state_getStorage", ["0x" + key.hex(), block.hash])
-            return outcome_of(decode_events(codec, raw), index, codec.module_error)
+        async def ask(connection: Connection) -> ExtrinsicOutcome:
+            codec, (events,) = await self._values(connection, block, [(Storage.EVENTS, [])])
+            return outcome_of(decode_events(codec, events), index, codec.module_error)
 
         return await self._call(f"reading the outcome of an extrinsic in block {block.number}", ask)
 
@@ -306,55 +306,65 @@ class ChainClient:
     async def read(self, block: BlockRef, reads: Sequence[StorageRead]) -> list[Any]:
         """Return the decoded values of several storage items at one block; a missing optional item is None."""
 
-        async def ask(connection: SdkConnection) -> list[Any]:
-            codec = await connection.codec(block.hash)
-            keys = [storage_key(codec, one) for one in reads]
-            values = await raw_values(connection, keys, block.hash)
-            return [decode_value(codec, one[0], values.get(key)) for one, key in zip(reads, keys, strict=True)]
+        async def ask(connection: Connection) -> list[Any]:
+            codec, values = await self._values(connection, block, reads)
+            return [decode_value(codec, one[0], value) for one, value in zip(reads, values, strict=True)]
 
         return await self._call(f"reading state at block {block.number}", ask)
 
     async def read_raw(self, block: BlockRef, reads: Sequence[StorageRead]) -> list[bytes | None]:
         """Return the undecoded bytes of several storage items at one block."""
 
-        async def ask(connection: SdkConnection) -> list[bytes | None]:
-            codec = await connection.codec(block.hash)
-            keys = [storage_key(codec, one) for one in reads]
-            values = await raw_values(connection, keys, block.hash)
-            return [values.get(key) for key in keys]
+        async def ask(connection: Connection) -> list[bytes | None]:
+            return (await self._values(connection, block, reads))[1]
 
         return await self._call(f"reading state at block {block.number}", ask)
 
     async def raw_map(self, block: BlockRef, item: Storage, prefix: list[object]) -> list[tuple[bytes, bytes]]:
         """Return all (full key, value) byte pairs of a storage map below `prefix` at one block, sorted by key."""
 
-        async def ask(connection: SdkConnection) -> list[tuple[bytes, bytes]]:
+        async def ask(connection: Connection) -> list[tuple[bytes, bytes]]:
             codec = await connection.codec(block.hash)
-            keys = await all_keys(connection, storage_key(codec, (item, prefix)), block.hash)
-            values = await raw_values(connection, keys, block.hash)
-            return [(key, values[key]) for key in sorted(keys) if key in values]
+            return await self._map(connection, block, storage_key(codec, (item, prefix)))
 
         return await self._call(f"reading {item} at block {block.number}", ask)
 
     async def read_map(self, block: BlockRef, item: Storage, prefix: list[object]) -> list[tuple[Any, Any]]:
         """Return all decoded (key, value) pairs of a storage map below `prefix` at one block."""
 
-        async def ask(connection: SdkConnection) -> list[tuple[Any, Any]]:
+        async def ask(connection: Connection) -> list[tuple[Any, Any]]:
             codec = await connection.codec(block.hash)
-            keys = await all_keys(connection, storage_key(codec, (item, prefix)), block.hash)
-            values = await raw_values(connection, keys, block.hash)
-            present = [key for key in keys if key in values]
+            rows = await self._map(connection, block, storage_key(codec, (item, prefix)))
             entry = codec.storage_entry(item.pallet, item.item)
-            pairs = codec.decode_map_pairs(entry, present, [values[key] for key in present], fixed=len(prefix))
-            return list(pairs)
+            keys, values = [key for key, _ in rows], [value for _, value in rows]
+            return list(codec.decode_map_pairs(entry, keys, values, fixed=len(prefix)))
 
         return await self._call(f"reading {item} at block {block.number}", ask)
+
+    async def runtime_call(self, block: BlockRef, api: str, method: str, arguments: Sequence[object]) -> Any:
+        """Return the decoded result of a runtime API at `block`.
+
+        Raises `ChainError` (CHAIN_ABI_MISSING) when the runtime does not offer it.
+        """
+
+        async def ask(connection: Connection) -> Any:
+            codec = await connection.codec(block.hash)
+            offered = codec.runtime_api_map.get(api, {}).get(method)
+            if offered is None:
+                message = f"Runtime {codec.spec_version} has no runtime call {api}.{method}."
+                raise ChainError("CHAIN_ABI_MISSING", message)
+            parts = [codec.encode(kind, one) for (_, kind), one in zip(offered["inputs"], arguments, strict=True)]
+            raw = await connection.request("state_call", [f"{api}_{method}", "0x" + b"".join(parts).hex(), block.hash])
+            await connection.require_canonical(block)
+            return codec.decode(offered["output"], bytes.fromhex(raw.removeprefix("0x")))
+
+        return await self._call(f"calling {api}.{method} at block {block.number}", ask)
 
     async def block_seconds(self) -> float:
         """Return the chain's seconds per block (12 on the main network)."""
 
-        async def ask(connection: SdkConnection) -> float:
-            codec = await connection.codec(None)
+        async def ask(connection: Connection) -> float:
+            codec = self.runtimes.newest or await connection.codec(None)
             return int(codec.constant("Aura", "SlotDuration")) / 1000
 
         return await self._call("reading the block time", ask)
@@ -369,7 +379,7 @@ class ChainClient:
     async def next_nonce(self, address: str) -> int:
         """Return the next free nonce of `address`, counting what waits in the endpoint's pool."""
 
-        async def ask(connection: SdkConnection) -> int:
+        async def ask(connection: Connection) -> int:
             return int(await connection.request("account_nextIndex", [address]))
 
         return await self._call("reading the next nonce", ask)
@@ -382,24 +392,24 @@ class ChainClient:
         Its arguments may hold `NestedCall`s, also in lists.
         """
 
-        async def ask(connection: SdkConnection) -> SignedCall:
+        async def ask(connection: Connection) -> SignedCall:
             codec = await connection.codec(None)
             composed = compose_call(codec, call, arguments)
             data, extrinsic_hash = await connection.sign(
-                composed, signer, nonce=nonce, period=period, current=at.number
+                composed, signer, codec=codec, nonce=nonce, period=period, current=at.number
             )
             birth = int(codec.era_birth({"period": period}, at.number))
-            return SignedCall(data, extrinsic_hash, nonce, birth + period)
+            return SignedCall(data, extrinsic_hash, nonce, birth + period, int(codec.spec_version))
 
         return await self._call(f"signing {call}", ask)
 
     async def submit(self, extrinsic: bytes) -> PoolAnswer:
         """Hand a signed extrinsic to the endpoint's pool, without waiting for a block."""
 
-        async def ask(connection: SdkConnection) -> PoolAnswer:
+        async def ask(connection: Connection) -> PoolAnswer:
             try:
                 await connection.request("author_submitExtrinsic", ["0x" + extrinsic.hex()])
-            except Exception as error:
+            except AnswerError as error:
                 answer = refusal(error)
                 if answer is None:
                     raise
@@ -407,98 +417,159 @@ class ChainClient:
             return PoolAnswer("accepted")
 
         try:
-            return await self._call("submitting an extrinsic", ask)
+            return await self._call("submitting an extrinsic", ask, again=False)
         except (NetworkError, ChainError) as error:
             # Not an answer of the pool: the bytes may or may not be in it.
             return PoolAnswer("unknown", error.message)
 
-    # -- plumbing ------------------------------------------------------------------------------------------------
+    # -- following heads -----------------------------------------------------------------------------------------
 
-    async def _header(self, connection: SdkConnection, block_hash: str) -> Header:
-        # A hash names one header forever, so it is asked for once.
-        known = self._headers.get(block_hash)
-        if known is not None:
-            return known
-        raw = await connection.request("chain_getHeader", [block_hash])
-        if raw is None:
-            raise NetworkError("CHAIN_BLOCK_UNKNOWN", f"The endpoint has no block {block_hash}.")
-        header = Header(BlockRef(int(raw["number"], 16), block_hash), str(raw["parentHash"]))
-        self._headers[block_hash] = header
-        if len(self._headers) > _HEADERS_KEPT:
-            del self._headers[next(iter(self._headers))]
-        return header
+    async def follow_feed(self) -> Feed:
+        """See `chain.heads.Owner`."""
+        return await self._call("subscribing to finalized heads", lambda connection: connection.subscribe_finalized())
 
-    async def _connected(self) -> SdkConnection:
-        while self._connection is None:
-            if self._dialling is None:
-                self._dialling = asyncio.create_task(self._dial())
-                self._dialling.add_done_callback(self._dialled)
-            dialling = self._dialling
-            await asyncio.wait([dialling])  # unlike awaiting it: a caller that gives up does not end it for the others
-            if dialling.cancelled():
-                raise unreachable("because the client was closed meanwhile")
-            dialling.result()
-        return self._connection
+    async def drop_feed(self, feed: Feed) -> None:
+        """See `chain.heads.Owner`."""
 
-    async def _dial(self) -> SdkConnection:
-        if self._runtime_cache_dir is not None:
-            # The SDK takes the place of its metadata cache from the environment only.
-            os.environ["BITTENSOR_RUNTIME_CACHE_DIR"] = str(self._runtime_cache_dir)
-        opening = SdkConnection.open(
-            self._endpoints,
-            rpc_per_second=self._rpc_per_second,
-            response_timeout=self.request_timeout,
-            pin=self._pin,
-        )
-        return await asyncio.wait_for(opening, self.request_timeout)
-
-    def _dialled(self, task: asyncio.Task[SdkConnection]) -> None:
-        if self._dialling is task:
-            self._dialling = None
-        if not task.cancelled() and task.exception() is None:
-            self._connection = task.result()
-        else:
-            self._next_endpoint()
-
-    def _next_endpoint(self) -> None:
-        self._endpoints.append(self._endpoints.pop(0))
-
-    async def _call(self, doing: str, ask: Callable[[SdkConnection], Awaitable[T]]) -> T:
-        connection: SdkConnection | None = None
-
-        async def connect_and_ask() -> T:
-            nonlocal connection
-            connection = await self._connected()
-            return await ask(connection)
+        async def ask(connection: Connection) -> None:
+            if connection.session is feed.session:
+                await connection.session.unsubscribe(feed)
 
         try:
-            return await asyncio.wait_for(connect_and_ask(), self.request_timeout)
-        except TimeoutError as error:
-            await self._drop(connection)
-            raise NetworkError(
-                "CHAIN_TIMEOUT",
-                f"The chain endpoint gave no answer within {self.request_timeout:g} s while {doing}.",
-                hint="The next call dials again; add a second endpoint to `chain.endpoints` if this one is often slow.",
-            ) from error
+            await self._call("ending a subscription", ask, again=False)
+        except (NetworkError, ChainError):
+            return  # it ends with its connection
+
+    async def present_head(self) -> dict[str, Any]:
+        """See `chain.heads.Owner`."""
+
+        async def ask(connection: Connection) -> dict[str, Any]:
+            name = await connection.request("chain_getFinalizedHead")
+            raw: dict[str, Any] = await connection.request("chain_getHeader", [name])
+            parse_header(raw)
+            return raw
+
+        return await self._call("asking for the finalized head", ask)
+
+    async def silence_seconds(self) -> float:
+        """See `chain.heads.Owner`."""
+        if self._silence_seconds is None:
+            self._silence_seconds = _SILENT_BLOCKS * await self.block_seconds()
+        return self._silence_seconds
+
+    async def admit_head(self, raw: dict[str, Any], last: BlockRef | None) -> FinalizedHead | None:
+        """See `chain.heads.Owner`."""
+
+        async def ask(connection: Connection) -> FinalizedHead | None:
+            header = await check_head(connection, raw, last, may_lag=len(self._endpoints) == 1)
+            if header is None:
+                return None
+            self._keep_header(header)
+            self._pinned.follow(header.block.hash)
+            if await self._is_new_runtime(connection, header.block):
+                await self._require_names(await connection.codec(header.block.hash))
+            reads = self._pinned.reads
+            codec, values = await self._values(connection, header.block, reads)
+            now = values[reads.index((Storage.TIMESTAMP, []))]
+            timestamp = int(decode_value(codec, Storage.TIMESTAMP, now))
+            return FinalizedHead(header.block, header.parent_hash, timestamp, int(codec.spec_version))
+
+        return await self._call("reading a finalized head", ask)
+
+    async def _is_new_runtime(self, connection: Connection, block: BlockRef) -> bool:
+        """Say whether `block` was written by a runtime that was not checked yet; reads everything watched if not."""
+        guess = self.runtimes.newest
+        if guess is None or guess.spec_version not in self._probed:
+            return True
+        try:
+            codec, _ = await self._values(connection, block, self._pinned.reads)
         except Exception as error:
-            # The edge of the room: the SDK and its codec raise errors of many families.
-            ours = translate(error, doing)
-            if ours.code == "CHAIN_UNREACHABLE" or (ours.code in _ASK_ANOTHER and len(self._endpoints) > 1):
-                await self._drop(connection)
-            raise ours from error
+            # A runtime that lacks a watched name: the check will tell all that are missing.
+            if self.runtimes.known_spec(block.hash) in self._probed:
+                raise error
+            return True
+        return codec.spec_version not in self._probed
 
-    async def _drop(self, connection: SdkConnection | None) -> None:
-        # Another task may have dropped this very connection and dialled again already: leave the new one alone.
-        if connection is not None and connection is self._connection:
-            self._next_endpoint()
-            await self._disconnect()
+    # -- plumbing ------------------------------------------------------------------------------------------------
 
-    async def _disconnect(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            self._past_frames += connection.frames_sent
-            await connection.close()
+    async def _require_names(self, codec: Any) -> None:
+        spec = int(codec.spec_version)
+        if spec in self._probed:
+            return
+        missing = missing_names(await asyncio.to_thread(runtime_names, codec))
+        if missing:
+            raise ChainError(
+                "CHAIN_ABI_MISSING",
+                f"Runtime {spec} lacks what this version needs: {'; '.join(missing)}.",
+                hint="Update cacheon, or point `chain.endpoints` at a supported subtensor chain.",
+            )
+        self._probed.add(spec)
+
+    async def _finalized_head(self, connection: Connection) -> BlockRef:
+        name = str(await connection.request("chain_getFinalizedHead"))
+        header = await self._header(connection, name)
+        connection.add_canonical([name, header.parent_hash])
+        return header.block
+
+    async def _values(
+        self, connection: Connection, block: BlockRef, reads: Sequence[StorageRead]
+    ) -> tuple[Any, list[bytes | None]]:
+        """Return the codec of `block` and the raw values of `reads` there.
+
+        The runtime's version comes along with the values: keys are computed with the runtime seen last, and computed
+        again in the rare case that another one wrote the block.
+        """
+        runtimes, spec = self.runtimes, self.runtimes.known_spec(block.hash)
+        if spec is not None:
+            codec = await runtimes.of_spec(connection, spec, block.hash)
+        else:
+            codec = runtimes.newest or await connection.codec(block.hash)
+            spec = runtimes.known_spec(block.hash)
+        keys = [storage_key(codec, one) for one in reads]
+        known = self._pinned.of(block.hash)
+        wanted = [key for key in dict.fromkeys(keys) if key not in known]
+        found: dict[bytes, bytes | None] = {}
+        if wanted or spec is None:
+            asked = wanted if spec is not None else [LAST_RUNTIME_UPGRADE, *wanted]
+            found = await raw_values(connection, asked, block.hash)
+            await connection.require_canonical(block)
+            self._pinned.keep(block.hash, found)
+        if spec is None:
+            spec = await runtimes.settle(connection, block.hash, found[LAST_RUNTIME_UPGRADE])
+            if spec != codec.spec_version:
+                return await self._values(connection, block, reads)
+        values = {**known, **found}
+        return codec, [values[key] for key in keys]
+
+    async def _map(self, connection: Connection, block: BlockRef, prefix: bytes) -> list[tuple[bytes, bytes]]:
+        keys = await all_keys(connection, prefix, block.hash)
+        values = await raw_values(connection, keys, block.hash)
+        await connection.require_canonical(block)
+        return [(key, value) for key in sorted(keys) if (value := values[key]) is not None]
+
+    async def _header(self, connection: Connection, block_hash: str) -> Header:
+        # A hash names one header forever, so it is asked for once.
+        known = self._headers.get(block_hash)
+        if known is None:
+            raw = await connection.request("chain_getHeader", [block_hash])
+            if raw is None:
+                raise NetworkError("CHAIN_BLOCK_UNKNOWN", f"The endpoint has no block {block_hash}.")
+            known = parse_header(raw)
+            if known.block.hash == block_hash:
+                self._hash_rule_holds = True
+            elif self._hash_rule_holds:
+                raise ValueError("the endpoint sent the header of another block")
+            else:
+                known = Header(BlockRef(known.block.number, block_hash), known.parent_hash)
+            self._keep_header(known)
+        connection.add_parent(block_hash, known.parent_hash)
+        return known
+
+    def _keep_header(self, header: Header) -> None:
+        self._headers[header.block.hash] = header
+        if len(self._headers) > _HEADERS_KEPT:
+            self._headers.popitem(last=False)
 
 
-async def _nothing(_: SdkConnection) -> None:
+async def _nothing(_: Connection) -> None:
     return None

@@ -61,9 +61,8 @@ def decode_value(codec: Any, item: Storage, raw: bytes | None) -> Any:
     return None if entry.modifier == "Optional" else codec.decode(entry.value_type, entry.default_bytes)
 
 
-def decode_events(codec: Any, raw_hex: str | None) -> tuple[ChainEvent, ...]:
+def decode_events(codec: Any, raw: bytes | None) -> tuple[ChainEvent, ...]:
     """Return the events of a block from the raw value of `System.Events`."""
-    raw = bytes.fromhex(raw_hex.removeprefix("0x")) if raw_hex is not None else None
     records = decode_value(codec, Storage.EVENTS, raw)
     return tuple(
         ChainEvent(

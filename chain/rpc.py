@@ -13,9 +13,11 @@ from typing import Literal
 
 import msgspec
 
-from chain.sdk import SdkConnection
+from chain.connection import Connection
+from chain.transport_errors import AnswerError, plain
 
 _KEYS_PER_REQUEST = 256  # storage keys in one request; public endpoints refuse much longer lists
+_KEYS_PER_PAGE = 1000  # keys in one listing; nodes refuse to list more
 _POOL_CODES = range(1000, 2000)  # JSON-RPC error codes by which a transaction pool answers
 _ALREADY_IMPORTED = 1013  # pool error code: these very bytes are in the pool
 
@@ -32,40 +34,46 @@ def extrinsic_hash_of(data: bytes) -> str:
     return "0x" + blake2b(data, digest_size=32).hexdigest()
 
 
-def refusal(error: Exception) -> PoolAnswer | None:
-    """Return what a pool's answer means, or None when `error` is not an answer."""
-    payload = getattr(error, "payload", None)
-    body = payload.get("error") if isinstance(payload, dict) else None
-    code = body.get("code") if isinstance(body, dict) else None
-    if not isinstance(body, dict) or not isinstance(code, int) or code not in _POOL_CODES:
+def refusal(error: AnswerError) -> PoolAnswer | None:
+    """Return what a pool's answer means, or None when `error` is no answer of a pool."""
+    if error.code not in _POOL_CODES:
         return None
-    if code == _ALREADY_IMPORTED:
+    if error.code == _ALREADY_IMPORTED:
         return PoolAnswer("accepted", "already in the pool")
-    detail = body.get("data")
-    text = f"{body.get('message')}: {detail}" if detail else str(body.get("message"))
-    return PoolAnswer("refused", f"{text[:200]} (pool code {code})")
+    return PoolAnswer("refused", f"{plain(error)[:200]} (pool code {error.code})")
 
 
-async def raw_values(connection: SdkConnection, keys: Sequence[bytes], block_hash: str) -> dict[bytes, bytes]:
-    """Return the bytes under `keys` at one block; keys without a value are left out."""
-    found: dict[bytes, bytes] = {}
+async def raw_values(connection: Connection, keys: Sequence[bytes], block_hash: str) -> dict[bytes, bytes | None]:
+    """Return the bytes under `keys` at one block, None for keys without a value; every key is in the result.
+
+    Raises `ValueError` when the endpoint leaves out a key: an omission is not an absence.
+    """
+    found: dict[bytes, bytes | None] = {}
     for start in range(0, len(keys), _KEYS_PER_REQUEST):
-        wanted = ["0x" + key.hex() for key in keys[start : start + _KEYS_PER_REQUEST]]
+        part = keys[start : start + _KEYS_PER_REQUEST]
+        wanted = ["0x" + key.hex() for key in part]
         for group in await connection.request("state_queryStorageAt", [wanted, block_hash]) or []:
             for key, value in group["changes"]:
-                if value is not None:
-                    found[bytes.fromhex(key.removeprefix("0x"))] = bytes.fromhex(value.removeprefix("0x"))
+                found[_bytes(key)] = None if value is None else _bytes(value)
+        if not all(key in found for key in part):
+            raise ValueError("the endpoint left out some of the keys it was asked for")
     return found
 
 
-async def all_keys(connection: SdkConnection, prefix: bytes, block_hash: str) -> list[bytes]:
+async def all_keys(connection: Connection, prefix: bytes, block_hash: str) -> list[bytes]:
     """Return every key that begins with `prefix` at one block."""
     keys: list[bytes] = []
     start = "0x" + prefix.hex()
     while True:
-        arguments = ["0x" + prefix.hex(), _KEYS_PER_REQUEST, start, block_hash]
-        page = await connection.request("state_getKeysPaged", arguments)
-        keys += [bytes.fromhex(key.removeprefix("0x")) for key in page or []]
-        if not page or len(page) < _KEYS_PER_REQUEST:
+        page = await connection.request("state_getKeysPaged", ["0x" + prefix.hex(), _KEYS_PER_PAGE, start, block_hash])
+        found = [_bytes(key) for key in page or []]
+        if not all(key.startswith(prefix) for key in found) or (found and keys and found[0] <= keys[-1]):
+            raise ValueError("the endpoint lists keys that were not asked for")
+        keys += found
+        if len(found) < _KEYS_PER_PAGE:
             return keys
-        start = page[-1]
+        start = "0x" + found[-1].hex()
+
+
+def _bytes(text: str) -> bytes:
+    return bytes.fromhex(text.removeprefix("0x"))

@@ -178,7 +178,8 @@ async def _make_world(runtime_cache: Path, monkeypatch: pytest.MonkeyPatch) -> A
             node = await stack.enter_async_context(Devnet(config))
 
             def new_client(endpoint: str | None = None, **options: Any) -> ChainClient:
-                client = ChainClient([endpoint or node.url], rpc_per_second=100_000, **options)
+                defaults: dict[str, Any] = {"rpc_per_second": 100_000, "runtime_cache_dir": runtime_cache}
+                client = ChainClient([endpoint or node.url], **(defaults | options))
                 stack.push_async_callback(client.close)
                 return client
 

@@ -143,8 +143,7 @@ async def test_an_unknown_block_is_transient(world: Any) -> None:
 
 async def test_the_throttle_bounds_requests(world: Any) -> None:
     """Requests beyond the rate wait their turn instead of leaving."""
-    client = world.new_client()
-    client._rpc_per_second = 5
+    client = world.new_client(rpc_per_second=5)
     await client.open()
     calls = [asyncio.ensure_future(client.head()) for _ in range(10)]
     await asyncio.sleep(0.05)
