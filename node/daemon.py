@@ -31,7 +31,10 @@ from node.doctor.chain import ChainReady
 from node.doctor.configuration import require_arena, require_state_dir, require_waivers
 from node.doctor.disk import layout_of
 from node.doctor.wallet import require_hotkey
+from node.http.listener import bind
+from node.http.service import HttpService
 from node.services import selfcheck
+from node.services.admission import AdmissionService
 from node.services.arena_copy import keep_arena
 from node.services.context import NodeContext, worker_digest
 from node.services.fetching import FetchingService
@@ -84,6 +87,7 @@ async def _serve(settings: Settings, ready: asyncio.Event | None) -> None:
         arena = require_arena(settings, catalog)
         signer = require_hotkey(settings)
         layout = layout_of(settings)
+        pages = parts.enter_context(bind(settings.http.listen)) if settings.http.listen else None
         store = await parts.enter_async_context(_opened(layout))
         worker = await asyncio.to_thread(worker_digest, arena)
         arena_path = await asyncio.to_thread(keep_arena, arena, layout.arenas)
@@ -98,6 +102,8 @@ async def _serve(settings: Settings, ready: asyncio.Event | None) -> None:
         )
         await _resume(context, chain)
         services = _services(context, client, signer, receipts, fetcher, screener)
+        if pages is not None:
+            services.append(HttpService(layout, settings.http, pages))
         if ready is not None:
             ready.set()
         await supervise_all(context, services)
@@ -111,6 +117,7 @@ def _services(
     return [
         HeadsService(client, heads, context.settings.chain.poll_seconds),
         RevealsService(context, client),
+        AdmissionService(context, client),
         FetchingService(context, fetcher),
         IntakeService(context, screener),
         QualificationService(context, receipts),

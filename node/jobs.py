@@ -27,7 +27,7 @@ from config.errors import Blame, InternalError
 class JobState(StrEnum):
     """Where a submission stands."""
 
-    RESERVED = "reserved"  # its place in chain order is taken; the archive is not here
+    RESERVED = "reserved"  # its place in chain order is taken; waits to be admitted, then for its archive
     FETCHING = "fetching"
     READY = "ready"  # an archive is here, unread
     SCREENING = "screening"  # the sandboxed intake child reads it
@@ -41,6 +41,7 @@ class JobState(StrEnum):
     EXPIRED = "expired"
 
 
+ADMISSION_PATIENCE = 5  # lookups of a payment that may fail before others stop waiting for the job
 PARKED_REST_MS = 6 * 60 * 60 * 1000
 HELD_CODES = frozenset({"TARGET_NOT_SERVED", "IMPLAUSIBLE_SPEEDUP"})
 
@@ -49,7 +50,7 @@ WORKING = frozenset({JobState.FETCHING, JobState.SCREENING, JobState.MEASURING})
 TARGET_UNKNOWN = frozenset({JobState.RESERVED, JobState.FETCHING, JobState.READY, JobState.SCREENING})
 
 TRANSITIONS: Mapping[JobState, frozenset[JobState]] = MappingProxyType({
-    JobState.RESERVED: frozenset({JobState.FETCHING, JobState.FAILED, JobState.EXPIRED}),
+    JobState.RESERVED: frozenset({JobState.RESERVED, JobState.FETCHING, JobState.FAILED, JobState.EXPIRED}),
     JobState.FETCHING: frozenset({JobState.READY, JobState.RESERVED, JobState.FAILED, JobState.PARKED}),
     JobState.READY: frozenset({JobState.SCREENING, JobState.RESERVED, JobState.FAILED, JobState.EXPIRED}),
     JobState.SCREENING: frozenset({
@@ -159,6 +160,11 @@ def park(job: Job, token: int, *, worker: str, now_ms: int, code: str, detail: s
         job, JobState.PARKED, token, parked_from=changes.pop("parked_from", pickup_state(job).value), parked_on=worker,
         code=code, detail=detail, blame=Blame.OPERATOR.value, not_before_ms=now_ms + PARKED_REST_MS, **changes,
     )
+
+
+def is_stuck(job: Job) -> bool:
+    """Say whether a job has failed to be admitted for so long that nobody else may be kept waiting for it."""
+    return job.state is JobState.RESERVED and not job.admission and job.faults > ADMISSION_PATIENCE
 
 
 def pickup_state(job: Job) -> JobState:

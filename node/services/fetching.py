@@ -107,8 +107,10 @@ class FetchingService:
 
 
 def claim_fetches(connection: Connection, budget: RetryBudget, free: int, busy: frozenset[str]) -> list[Entry]:
-    """Claim at most `free` due fetches, none of a hotkey in `busy` and no two of one hotkey."""
-    waiting = due(connection, JobState.RESERVED, budget, _WINDOW, first=(jobs.c.transport_failures,))
+    """Claim at most `free` due fetches of admitted jobs, none of a hotkey in `busy` and no two of one hotkey."""
+    waiting = due(
+        connection, JobState.RESERVED, budget, _WINDOW, first=(jobs.c.transport_failures,), where=jobs.c.admission != ""
+    )
     chosen: dict[str, Entry] = {}
     for entry in waiting:
         hotkey = entry.submission.hotkey

@@ -51,7 +51,9 @@ class RevealsService:
         after = Cursor(scan.cursor.number, scan.cursor.hash) if scan.cursor is not None else None
         if after is None or after == before:
             return scan
-        fresh = await context.store.write(record_scan, before, after, [_submission(one) for one in scan.reveals])
+        found = [_submission(one) for one in scan.reveals]
+        is_due = context.settings.evaluation_cost.is_due
+        fresh = await context.store.write(record_scan, before, after, found, is_due)
         for failure in scan.failures:
             structlog.get_logger().warning("reveal.failed", hotkey=failure.hotkey, block=failure.block)
         for one in fresh:

@@ -6,7 +6,7 @@ Invariants
 2. Copies are refused once more before they could be crowned.
 3. An earlier submission holds back a later candidate only while it is on its way and may overlap: with its own
    members once its target is known, with every member while its bounded transport budget lasts. A parked one holds
-   back nobody.
+   back nobody, nor does one whose payment cannot be looked up for long.
 4. A candidate measured against a former incumbent goes back to the queue, free of charge.
 """
 
@@ -19,7 +19,7 @@ import structlog
 from sqlalchemy import Connection
 
 from config.target_catalog import TargetCatalog
-from node.jobs import TARGET_UNKNOWN, JobState, park, transition
+from node.jobs import TARGET_UNKNOWN, JobState, is_stuck, park, transition
 from node.services.attempt_choice import TARGET_NOT_SERVED
 from node.services.context import NodeContext
 from node.services.copies import fail_if_copy
@@ -113,7 +113,8 @@ def prepare(connection: Connection, catalog: TargetCatalog) -> Settling | None:
     everything = tuple(sorted({member for target in catalog.targets.values() for member in target.members}))
     on_their_way = [
         Unresolved(entry.job.submission_id, _order(entry), _members(entry, catalog, everything))
-        for entry in unfinished(connection) if entry.job.state not in (JobState.PASSED_TWICE, JobState.PARKED)
+        for entry in unfinished(connection)
+        if entry.job.state not in (JobState.PASSED_TWICE, JobState.PARKED) and not is_stuck(entry.job)
     ]
     return Settling(
         plan(crown_state(connection), candidates, on_their_way),

@@ -3,12 +3,13 @@
 Invariants
 1. A job is written only through `save`: compare-and-swap on (state, token), and its event in the same transaction.
    Text that may come from outside is made storable there. Only `renew_fingerprint` writes beside it: a newer reading of
-   the same bytes moves no job.
+   the same bytes moves no job. A move that takes a paid judging away gives its miner a credit in the same transaction.
 2. Lists of jobs are in finalized chain order.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -16,6 +17,7 @@ from sqlalchemy import ColumnElement, Connection, Row, select, update
 
 from config.errors import HostError, InternalError
 from node.jobs import FINAL, WORKING, Job, JobState, RetryBudget, StaleTokenError, recover, transition, unpark
+from node.store.credit_rows import make_good
 from node.store.events import append_event, now_ms
 from node.store.schema import jobs, submissions
 from node.store.submission_rows import ORDER, Submission
@@ -44,9 +46,16 @@ def load_job(connection: Connection, submission_id: str) -> Job:
 
 def entries(connection: Connection, *states: JobState) -> list[Entry]:
     """Return the jobs in any of `states` (all states when none is given), in finalized order."""
-    statement = select(*_JOB, *_SUBMISSION).join(submissions).order_by(*ORDER)
-    if states:
-        statement = statement.where(jobs.c.state.in_([state.value for state in states]))
+    in_states = [jobs.c.state.in_([state.value for state in states])] if states else []
+    return select_entries(connection, *in_states)
+
+
+def select_entries(
+    connection: Connection, *conditions: ColumnElement[bool], order: Sequence[ColumnElement[Any]] = ORDER,
+    limit: int | None = None,
+) -> list[Entry]:
+    """Return the jobs that meet all `conditions`, at most `limit`."""
+    statement = select(*_JOB, *_SUBMISSION).join(submissions).where(*conditions).order_by(*order).limit(limit)
     return [Entry(_job(row), _submission(row)) for row in connection.execute(statement)]
 
 
@@ -56,9 +65,12 @@ def unfinished(connection: Connection) -> list[Entry]:
 
 
 def due(
-    connection: Connection, state: JobState, budget: RetryBudget, limit: int, first: tuple[ColumnElement[Any], ...] = ()
+    connection: Connection, state: JobState, budget: RetryBudget, limit: int,
+    first: tuple[ColumnElement[Any], ...] = (), where: ColumnElement[bool] | None = None,
 ) -> list[Entry]:
     """Return at most `limit` jobs in `state` whose delay is over, by `first`, then in finalized order.
+
+    `where` narrows them down further.
 
     A delay longer than the budget's cap comes from a clock that jumped back, and counts as over.
     """
@@ -68,6 +80,8 @@ def due(
         select(*_JOB, *_SUBMISSION).join(submissions)
         .where(jobs.c.state == state.value, late).order_by(*first, *ORDER).limit(limit)
     )
+    if where is not None:
+        statement = statement.where(where)
     return [Entry(_job(row), _submission(row)) for row in connection.execute(statement)]
 
 
@@ -100,6 +114,7 @@ def save(connection: Connection, before: Job, after: Job) -> Job:
         raise StaleTokenError("JOB_TOKEN_STALE", f"job {before.submission_id} moved on since token {before.token}")
     body = {name: str(value) if name == "state" else value for name, value in values.items() if name != "token"}
     append_event(connection, "job.moved", before.submission_id, {"from": before.state.value, **body})
+    make_good(connection, after)
     return after
 
 

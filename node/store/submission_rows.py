@@ -9,7 +9,7 @@ Invariants
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -72,10 +72,18 @@ def read_cursor(connection: Connection) -> Cursor | None:
     return Cursor(row.cursor_block, row.cursor_hash) if row is not None and row.cursor_hash else None
 
 
+def nothing_due(_block: int) -> bool:
+    """Say that a submission revealed in any block is free."""
+    return False
+
+
 def record_scan(
-    connection: Connection, before: Cursor | None, after: Cursor, found: Iterable[Submission]
+    connection: Connection, before: Cursor | None, after: Cursor, found: Iterable[Submission],
+    is_due: Callable[[int], bool] = nothing_due,
 ) -> list[Submission]:
     """Store what a scan from `before` to `after` found and move the cursor. Returns the new submissions.
+
+    `is_due` says of a reveal's block whether its submission costs something; such a job waits to be admitted.
 
     Raises `InternalError` (CURSOR_REGRESSION) when the cursor is not at `before` any more, would go back, or would
     give the same height another hash.
@@ -83,13 +91,15 @@ def record_scan(
     moves = before is None or after.block > before.block or after == before
     if read_cursor(connection) != before or not moves:
         raise InternalError("CURSOR_REGRESSION", f"the cursor may not move from {before} to {after}")
-    recorded = [_record_any(connection, submission) for submission in found]
+    recorded = [_record_any(connection, submission, is_due) for submission in found]
     fresh = [submission for submission in recorded if submission is not None]
     connection.execute(update(chain_binding).values(cursor_block=after.block, cursor_hash=after.block_hash))
     return fresh
 
 
-def _record_any(connection: Connection, submission: Submission) -> Submission | None:
+def _record_any(
+    connection: Connection, submission: Submission, is_due: Callable[[int], bool]
+) -> Submission | None:
     """Record `submission`, or what can be stored of it as a failed one; return what was recorded, None if known."""
     bare = msgspec.structs.replace(
         submission, payload_hex="", content_hash="", url="", registered_block=None, payment_block=None,
@@ -98,7 +108,7 @@ def _record_any(connection: Connection, submission: Submission) -> Submission | 
     for version in (submission, bare):
         try:
             with connection.begin_nested():
-                return version if _record(connection, version) else None
+                return version if _record(connection, version, is_due) else None
         except UNSTORABLE as error:
             structlog.get_logger().warning(
                 "reveal.unstorable", submission=submission.submission_id, error=type(error).__name__
@@ -106,14 +116,15 @@ def _record_any(connection: Connection, submission: Submission) -> Submission | 
     return None
 
 
-def _record(connection: Connection, submission: Submission) -> bool:
+def _record(connection: Connection, submission: Submission, is_due: Callable[[int], bool]) -> bool:
     statement = insert_or(submissions).values(**msgspec.structs.asdict(submission), recorded_ms=now_ms())
     if connection.execute(statement.on_conflict_do_nothing()).rowcount == 0:
         return False
     state = JobState.FAILED if submission.reason else JobState.RESERVED
+    free = state is JobState.FAILED or not is_due(submission.block)
     connection.execute(insert(jobs).values(
         submission_id=submission.submission_id, state=state.value, code=submission.reason,
-        blame=_blame_of(submission.reason), admission=FREE, updated_ms=now_ms(),
+        blame=_blame_of(submission.reason), admission=FREE if free else "", updated_ms=now_ms(),
     ))
     append_event(connection, "submission.recorded", submission.submission_id, {
         "block": submission.block, "event_index": submission.event_index, "hotkey": submission.hotkey,
