@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING
 import typer
 
 from config.errors import CacheonError, ConfigurationError, ErrorDocument, ExitCode, HostError, InternalError
-from node.cli.output import failure_line, talk_console, write_raw
+from node.cli.output import talk_console, write_raw
+from node.envelope import failure_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

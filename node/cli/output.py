@@ -3,8 +3,7 @@
 Rules
 1. Standard output carries data only; everything said to a person goes to standard error.
 2. With `--json` standard output carries whole lines of JSON, one envelope per line, never ANSI, whatever FORCE_COLOR
-   says: `{"schema":"cacheon.<command>.v1","ok":true,"data":...}` or
-   `{"schema":...,"ok":false,"error":{"code":...,"message":...,"hint":...,"blame":...,"location":...}}`.
+   says (`node.envelope`).
 3. Colour and progress need a terminal; NO_COLOR is honoured. A table fits 120 columns when nobody is looking.
 """
 
@@ -13,9 +12,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, TextIO
 
-import msgspec
-
-from config.errors import ErrorDocument
+from node.envelope import success_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
@@ -24,44 +21,6 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 PIPED_COLUMNS = 120
-
-
-class _Success(msgspec.Struct, frozen=True):
-    schema: str
-    ok: bool
-    data: object
-
-
-class _ErrorBody(msgspec.Struct, frozen=True):
-    code: str
-    message: str
-    hint: str
-    blame: str
-    location: str
-
-
-class _Failure(msgspec.Struct, frozen=True):
-    schema: str
-    ok: bool
-    error: _ErrorBody
-
-
-def schema_of(command: str) -> str:
-    """Return the schema id of a command's envelope: `node status` -> `cacheon.node-status.v1`."""
-    return f"cacheon.{command.replace(' ', '-')}.v1" if command else "cacheon.v1"
-
-
-def success_line(command: str, data: object) -> bytes:
-    """Return the success envelope of `data` (anything msgspec encodes) as one line, with its newline."""
-    return msgspec.json.encode(_Success(schema_of(command), True, data)) + b"\n"
-
-
-def failure_line(command: str, error: ErrorDocument) -> bytes:
-    """Return the failure envelope as one line, with its newline. All five keys are always there."""
-    texts = (error.code, error.message, error.hint, error.blame, error.location)
-    # a path given on the command line may hold bytes that are no text
-    body = _ErrorBody(*(text.encode("utf-8", "backslashreplace").decode("utf-8") for text in texts))
-    return msgspec.json.encode(_Failure(schema_of(command), False, body)) + b"\n"
 
 
 class Output:

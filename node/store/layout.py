@@ -64,6 +64,11 @@ class StateLayout:
         return self.root / "receipts"
 
     @property
+    def ledger(self) -> Path:
+        """Signed crown ledgers, named by the digest of their bytes."""
+        return self.root / "ledger"
+
+    @property
     def keys(self) -> Path:
         """The receipt key."""
         return self.root / "keys"
@@ -85,7 +90,8 @@ class StateLayout:
     def create(self) -> None:
         """Create every folder. Raises `HostError` (STATE_UNWRITABLE)."""
         folders = (
-            self.archives, self.arenas, self.bundles, self.attempts, self.receipts, self.keys, self.runtime_cache
+            self.archives, self.arenas, self.bundles, self.attempts, self.receipts, self.ledger, self.keys,
+            self.runtime_cache,
         )
         try:
             self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -99,7 +105,8 @@ class StateLayout:
 
     def sweep(self) -> None:
         """Remove the temporary files of writes that were interrupted. Call it only while nobody writes."""
-        patterns = ((self.root, ".write-test-*"), (self.arenas, ".*"), (self.receipts, ".*"), (self.keys, ".*"))
+        hidden = (self.arenas, self.receipts, self.ledger, self.keys)
+        patterns = ((self.root, ".write-test-*"), *((folder, ".*") for folder in hidden))
         for folder, pattern in patterns:
             for path in folder.glob(pattern):
                 path.unlink(missing_ok=True)

@@ -110,5 +110,5 @@ def test_known_keys_cover_every_section() -> None:
     """The list of keys reaches into every section."""
     sections = {key.partition(".")[0] for key in known_keys()}
     assert sections == {
-        "profile", "state_dir", "chain", "intake", "qualify", "sandbox", "publication", "evaluation_cost", "log"
+        "profile", "state_dir", "chain", "intake", "qualify", "sandbox", "publication", "http", "evaluation_cost", "log"
     }

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from config.errors import ErrorDocument
-from node.cli.output import failure_line, schema_of, success_line
+from node.envelope import failure_line, schema_of, success_line
 
 if TYPE_CHECKING:
     from tests.node.cli.conftest import RunCli

@@ -1,0 +1,189 @@
+"""The pages, and the guard around them.
+
+Invariants
+1. Only GET and HEAD, without a body; on a loopback address only under loopback's names or the configured ones, so that
+   no web page of elsewhere can ask through a browser.
+2. An error is the envelope with a code; what is unexpected is logged here and answered without a detail.
+3. Reading happens on threads, at most `_READERS` at a time, each within `PAGE_SECONDS`; who comes when all are taken
+   waits, and is told to come again when that takes too long.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from importlib import metadata
+from pathlib import Path
+from typing import TypeVar
+
+import structlog
+from aiohttp import web
+from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import SQLAlchemyError
+
+from config.errors import (
+    CacheonError,
+    ConfigurationError,
+    ErrorDocument,
+    HostError,
+    InternalError,
+    NetworkError,
+    NotFoundError,
+)
+from node.envelope import failure_line, success_line
+from node.http.parameters import digest, no_query, page_query
+from node.http.views import read_page, read_submission
+from node.store.engine import reader_engine
+from node.store.layout import StateLayout
+
+T = TypeVar("T")
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+PAGE_SECONDS = 10.0
+LEDGER_BYTES = 16 * 1024 * 1024
+_READERS = 4
+_HEADERS = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'",
+    "Server": "cacheon",
+    "X-Content-Type-Options": "nosniff",
+}
+_FOREVER = "public, max-age=31536000, immutable"
+_STATUS: tuple[tuple[type[CacheonError], int], ...] = (
+    (NotFoundError, 404), (ConfigurationError, 400), (HostError, 503), (NetworkError, 503),
+)
+_SCHEMAS = {"/api/v1/submissions": "api submissions", "/api/v1/ledger": "api ledger", "/livez": "livez"}
+
+
+class Pages:
+    """The pages of one state folder. `is_own_name` says under which host names they may be asked for."""
+
+    def __init__(self, layout: StateLayout, is_own_name: Callable[[str], bool]) -> None:
+        self._layout = layout
+        self._is_own_name = is_own_name
+        self._threads = ThreadPoolExecutor(_READERS, "http")
+        self._engine: Engine = reader_engine(layout)
+
+    def application(self) -> web.Application:
+        """Return the application that serves them."""
+        application = web.Application(middlewares=[self._guard], client_max_size=1)
+        application.router.add_get("/livez", self._livez)
+        application.router.add_get("/api/v1/submissions", self._submissions)
+        application.router.add_get("/api/v1/submissions/{id}", self._submission)
+        application.router.add_get("/api/v1/ledger/{digest}", self._ledger)
+        return application
+
+    def close(self) -> None:
+        """Let go of the threads and of the database."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._engine.dispose()
+
+    async def _livez(self, request: web.Request) -> web.Response:
+        no_query(request.query)
+        return _answer("livez", {"alive": True, "version": metadata.version("cacheon")})
+
+    async def _submissions(self, request: web.Request) -> web.Response:
+        return _answer("api submissions", await self._read(read_page, page_query(request.query)))
+
+    async def _submission(self, request: web.Request) -> web.Response:
+        no_query(request.query)
+        name = digest("id", request.match_info["id"])
+        return _answer("api submissions", await self._read(read_submission, name))
+
+    async def _ledger(self, request: web.Request) -> web.Response:
+        no_query(request.query)
+        name = digest("digest", request.match_info["digest"])
+        body = await self._in_thread(lambda: _document(self._layout.ledger / name, name))
+        return web.Response(body=body, content_type="application/json", headers=_HEADERS | {"Cache-Control": _FOREVER})
+
+    async def _read(self, work: Callable[[Connection, str], T] | Callable[..., T], argument: object) -> T:
+        def transaction() -> T:
+            try:
+                with self._engine.connect() as connection, connection.begin():
+                    return work(connection, argument)  # type: ignore[arg-type]  # one argument of the page's own kind
+            except SQLAlchemyError as error:
+                structlog.get_logger().warning("http.store_unreadable", error=str(getattr(error, "orig", error)))
+                raise HostError(
+                    "STORE_UNUSABLE", "the node's database cannot be read just now", hint="ask again in a moment"
+                ) from error
+
+        return await self._in_thread(transaction)
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(PAGE_SECONDS):
+                return await loop.run_in_executor(self._threads, work)
+        except TimeoutError as error:
+            raise NetworkError(
+                "HTTP_BUSY", f"the node did not answer within {PAGE_SECONDS:g} s", hint="ask again in a while"
+            ) from error
+
+    @web.middleware
+    async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        try:
+            if not self._is_own_name(request.host):
+                raise ConfigurationError(
+                    "HTTP_HOST_REFUSED", "this node does not answer under that host name",
+                    hint="ask for 127.0.0.1 or localhost, or name the host in `http.hosts`",
+                )
+            if request.can_read_body:
+                raise ConfigurationError("HTTP_PARAMETER_INVALID", "a request here has no body")
+            return await handler(request)
+        except CacheonError as error:
+            return _refusal(request, error.to_document(), _status_of(error))
+        except web.HTTPException as error:
+            return _unserved(request, error)
+        except Exception:  # noqa: BLE001 - the boundary: no traceback may reach a reader
+            structlog.get_logger().exception("http.failed", path=request.path[:200])
+            document = InternalError("HTTP_FAILED", "the node failed to answer; its log says why").to_document()
+            return _refusal(request, document, 500)
+
+
+def _unserved(request: web.Request, error: web.HTTPException) -> web.Response:
+    if error.status == 405:
+        refused: CacheonError = ConfigurationError("HTTP_READ_ONLY", "these pages can only be read (GET and HEAD)")
+    elif error.status == 404:
+        refused = NotFoundError("HTTP_PAGE_UNKNOWN", "there is no such page", hint="docs/operator.md lists them")
+    else:
+        refused = ConfigurationError("HTTP_PARAMETER_INVALID", f"the request cannot be served ({error.status})")
+    return _refusal(request, refused.to_document(), error.status)
+
+
+def _status_of(error: CacheonError) -> int:
+    if error.code == "HTTP_HOST_REFUSED":
+        return 421
+    return next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
+
+
+def _answer(name: str, data: object) -> web.Response:
+    return web.Response(body=success_line(name, data), content_type="application/json", headers=_HEADERS)
+
+
+def _refusal(request: web.Request, error: ErrorDocument, status: int) -> web.Response:
+    name = next((name for path, name in _SCHEMAS.items() if request.path.startswith(path)), "")
+    response = web.Response(
+        body=failure_line(name, error), status=status, content_type="application/json", headers=_HEADERS
+    )
+    if status == 405:
+        response.headers["Allow"] = "GET, HEAD"
+    if request.can_read_body:
+        response.force_close()
+    return response
+
+
+def _document(path: Path, name: str) -> bytes:
+    """Return the bytes whose digest is `name`. Raises `NotFoundError` (LEDGER_NOT_FOUND)."""
+    try:
+        with path.open("rb") as file:
+            body = file.read(LEDGER_BYTES + 1)
+    except OSError:
+        body = b""
+    if hashlib.sha256(body).hexdigest() != name:  # absent, damaged, or larger than any ledger
+        raise NotFoundError(
+            "LEDGER_NOT_FOUND", f"this node has no ledger document {name}",
+            hint="the validator's commitment on the chain names the newest one",
+        )
+    return body
