@@ -3,7 +3,8 @@
 Invariants
 1. The same claims, block, policy and set of present hotkeys give the same bytes, in whatever order they come.
 2. The vector sums to 1,000,000 ppm and has no zero row; hotkeys ascend.
-3. The share of a claimant who left the subnet goes to the validator's hotkey; the claim itself is unchanged.
+3. The share of a claimant who left the subnet goes to the validator's hotkey or is burned, as the policy says; the
+   claim itself is unchanged, and nobody else's share changes by it.
 4. Everything burns while nothing is crowned. Credit lost to decay is shared out again (`renormalise`) or burned
    (`burn`), as the policy says.
 5. A claim that cannot be used is set aside and named; it never stops the others. If that leaves none, nothing is
@@ -25,13 +26,20 @@ from scoring.claims import Claim, ClaimFault, claims_digest, full_credit, read_c
 WEIGHTS_SCHEMA = "cacheon.weights.v1"
 
 
-class WeightPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How credit becomes weight."""
+class WeightPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """How credit becomes weight. A field with its default is left out of documents and of the digest, so receipts that
+    were made before the field existed keep theirs."""
 
     half_life_blocks: int
     undistributed: Literal["renormalise", "burn"]
     burn_hotkey: str
-    validator_hotkey: str  # receives the shares of absent claimants
+    validator_hotkey: str
+    absent: Literal["validator", "burn"] = "validator"  # who receives the shares of absent claimants
+
+    @property
+    def heir(self) -> str:
+        """The hotkey that receives the shares of absent claimants."""
+        return self.burn_hotkey if self.absent == "burn" else self.validator_hotkey
 
     @property
     def digest(self) -> str:
@@ -114,7 +122,7 @@ def _lines(
         if claim.claim_id in usable:
             raise InternalError("CLAIM_DUPLICATE", f"claim {claim.claim_id[:12]} appears twice")
         usable[claim.claim_id] = claim
-        recipient = claim.hotkey if claim.hotkey in present else policy.validator_hotkey
+        recipient = claim.hotkey if claim.hotkey in present else policy.heir
         lines.append(ShareLine(claim.claim_id, claim.target_id, claim.hotkey, recipient, full, standing))
     return (
         tuple(usable[key] for key in sorted(usable)),

@@ -2,47 +2,36 @@
 
 Invariants
 1. One step of `chain.publication` per new finalized block. While a publication is open it is only followed; a vector
-   is computed only when the epoch still needs one.
-2. The vector follows from the live crowns and the metagraph at that block (`scoring.projection`). Everything burns
-   only while nothing is crowned, and nobody is paid in the place of an absent burn hotkey.
-3. The vector and its signed receipt are stored in the same transaction as the intent that publishes it.
-4. Reasons to wait are logged once, and whenever they change.
+   is decided (`node.services.weight_vector`) only when the epoch still needs one.
+2. The vector and its signed receipt are stored in the same transaction as the intent that publishes it.
+3. A reason to wait is logged and kept once, and again whenever it changes.
 """
 
 from __future__ import annotations
 
-from typing import Literal
-
-import msgspec
 import structlog
-from sqlalchemy import Connection
 
 from chain.blocks import BlockRef
 from chain.client import ChainClient
-from chain.hyperparameters import read_hyperparameters
-from chain.metagraph import Metagraph, read_metagraph
-from chain.publication import PublicationOptions, WeightTarget, step
+from chain.hyperparameters import Hyperparameters
+from chain.metagraph import Metagraph
+from chain.publication import PublicationOptions, Waiting, WeightTarget, step
 from chain.publication_record import PublicationRecord
 from chain.signer import Signer
 from node.services.context import NodeContext
 from node.services.heads import HeadWatch
 from node.services.receipts import ReceiptBook
-from node.store.crown_rows import all_crowns, crown_state
-from node.store.journal import StoreJournal, VectorRow, read_head
-from scoring.projection import Projection, WeightPolicy, project
-from scoring.receipts import WeightsPredicate, present_claimants, weights_statement
-from scoring.settle import CrownState, live_claims
+from node.services.weight_vector import decide, read_ledger
+from node.store.events import append_event
+from node.store.journal import StoreJournal
+from scoring.receipts import weights_statement
 
+WAITING_EVENT = "publication.waiting"
+_ON_ITS_WAY = frozenset({"NOT_INCLUDED_YET", "REVEAL_PENDING", "TARGET_EPOCH_STALE", "RATE_LIMITED"})
 _OPERATOR_MUST_ACT = frozenset({
-    "BURN_HOTKEY_NOT_REGISTERED", "NOT_REGISTERED", "NOT_PERMITTED", "WEIGHTS_TOO_FEW", "WEIGHT_ABOVE_LIMIT",
+    "BURN_HOTKEY_NOT_REGISTERED", "NOT_REGISTERED", "NOT_PERMITTED", "STAKE_TOO_LOW", "MECHANISM_MISSING",
+    "WEIGHTS_TOO_FEW", "WEIGHT_ABOVE_LIMIT", "TOO_MANY_COMMITS", "ARCHIVE_NEEDED",
 })
-
-
-class Ledger(msgspec.Struct, frozen=True):
-    """What weights derive from: the state of the crowns, and the receipts of the live ones."""
-
-    state: CrownState
-    crown_receipts: tuple[str, ...]
 
 
 class PublicationService:
@@ -53,13 +42,17 @@ class PublicationService:
     def __init__(
         self, context: NodeContext, client: ChainClient, signer: Signer, heads: HeadWatch, receipts: ReceiptBook
     ) -> None:
+        settings = context.settings
         self._context = context
         self._client = client
         self._signer = signer
         self._heads = heads
         self._receipts = receipts
         self._journal = StoreJournal(context.store)
-        self._options = PublicationOptions(netuid=context.settings.chain.netuid, profile=context.settings.profile)
+        self._options = PublicationOptions(
+            netuid=settings.chain.netuid, profile=settings.profile, mechanism=settings.publication.mechanism,
+            refresh_epochs=settings.publication.refresh_epochs,
+        )
         self._last_waiting = ""
 
     async def run(self) -> None:
@@ -72,15 +65,9 @@ class PublicationService:
 
     async def step_once(self, block: BlockRef) -> PublicationRecord | None:
         """Make one step at finalized `block`; return the journal's newest record."""
-        before = await self._context.store.read(read_head)
-        desired = await self._desired(before, block)
-        result = await step(self._client, self._signer, self._journal, desired, self._options)
-        waiting = result.waiting.code if result.waiting is not None else ""
-        if result.waiting is not None and waiting != self._last_waiting:
-            log = structlog.get_logger()
-            tell = log.warning if waiting in _OPERATOR_MUST_ACT else log.info
-            tell("publication.waiting", code=waiting, message=result.waiting.message)
-        self._last_waiting = waiting
+        before = await self._journal.head()
+        result = await step(self._client, self._signer, self._journal, self._decide, self._options, block)
+        await self._note(result.waiting)
         if result.head is not None and result.head != before:
             structlog.get_logger().info(
                 f"publication.{result.head.status}", epoch=result.head.epoch, vector=result.head.vector_digest,
@@ -89,51 +76,32 @@ class PublicationService:
             self._context.wake.notify()
         return result.head
 
-    async def _desired(self, head: PublicationRecord | None, block: BlockRef) -> WeightTarget | None:
-        """Return the vector for the present epoch, or None when an open or finished publication covers it."""
-        if head is not None and head.is_open:
-            return None
-        netuid = self._options.netuid
-        epoch = (await read_hyperparameters(self._client, netuid, block)).epoch
-        if head is not None and head.epoch >= epoch and head.status != "expired":
-            return None
-        metagraph = await read_metagraph(self._client, netuid, block)
+    async def _decide(self, parameters: Hyperparameters, metagraph: Metagraph) -> WeightTarget:
+        """Decide the vector, and keep it ready to be stored together with the intent that publishes it."""
         ledger = await self._context.store.read(read_ledger)
-        policy = self._policy(metagraph)
-        projection = project(
-            live_claims(ledger.state), block=block.number, present=metagraph.hotkeys, policy=policy
+        decision = decide(
+            ledger, parameters, metagraph, self._context.settings.publication, self._signer.ss58_address
         )
-        for fault in projection.faults:
+        for fault in decision.projection.faults:
             structlog.get_logger().error("claim.set_aside", claim=fault.claim_id, code=fault.code)
-        row = self._propose(projection, ledger, metagraph, policy, epoch)
-        return WeightTarget(row.entries, row.shares_digest, epoch, policy.burn_hotkey)
+        self._journal.propose(decision.row, lambda: self._receipts.sign(weights_statement(decision.predicate)))
+        return decision.target
 
-    def _policy(self, metagraph: Metagraph) -> WeightPolicy:
-        settings, own = self._context.settings.publication, self._signer.ss58_address
-        undistributed: Literal["burn", "renormalise"] = (
-            "burn" if settings.undistributed == "burn" else "renormalise"
+    async def _note(self, waiting: Waiting | None) -> None:
+        """Log a reason to wait that is new, and keep it for `cacheon weights` unless it passes by itself."""
+        code = waiting.code if waiting is not None else ""
+        if waiting is None or code == self._last_waiting:
+            self._last_waiting = code
+            return
+        self._last_waiting = code
+        log = structlog.get_logger()
+        tell = log.warning if code in _OPERATOR_MUST_ACT else log.info
+        tell(
+            WAITING_EVENT, code=code, message=waiting.message, current=waiting.current, needed=waiting.needed,
+            at_block=waiting.at_block,
         )
-        return WeightPolicy(
-            half_life_blocks=settings.half_life_blocks, undistributed=undistributed,
-            burn_hotkey=settings.burn_hotkey or metagraph.owner_hotkey, validator_hotkey=own,
-        )
-
-    def _propose(
-        self, projection: Projection, ledger: Ledger, metagraph: Metagraph, policy: WeightPolicy, epoch: int
-    ) -> VectorRow:
-        """Keep the vector ready to be stored together with the intent that publishes it."""
-        vector, claims = projection.vector, live_claims(ledger.state)
-        predicate = WeightsPredicate(
-            vector=vector, vector_digest=vector.digest, netuid=self._options.netuid, epoch=epoch, claims=claims,
-            present=present_claimants(claims, metagraph.hotkeys), policy=policy, ledger_head=ledger.state.head,
-            crown_receipts=ledger.crown_receipts,
-        )
-        row = VectorRow(vector.digest, vector.block, vector.entries)
-        self._journal.propose(row, lambda: self._receipts.sign(weights_statement(predicate)))
-        return row
-
-
-def read_ledger(connection: Connection) -> Ledger:
-    """Return the crowns as the weight vector sees them."""
-    receipts = sorted(crown.receipt_digest for crown in all_crowns(connection) if not crown.ended_by)
-    return Ledger(crown_state(connection), tuple(receipts))
+        if code not in _ON_ITS_WAY:
+            await self._context.store.write(append_event, WAITING_EVENT, code, {
+                "message": waiting.message, "current": waiting.current, "needed": waiting.needed,
+                "at_block": waiting.at_block,
+            })

@@ -33,7 +33,7 @@ from node.store.crown_rows import crown_state, record_settlement
 from node.store.engine import Store
 from node.store.events import verify_chain
 from node.store.journal import StoreJournal, VectorRow, read_records
-from node.store.schema import vectors
+from node.store.schema import events, vectors
 from scoring.dsse import verify
 from scoring.receipts import WeightsPredicate, read_predicate, recompute_weights
 from scoring.settle import Candidate, FinalizedOrder, incumbents, plan
@@ -107,10 +107,13 @@ class World:
 async def world(store: Store, tmp_path: Path) -> AsyncIterator[World]:
     """A world with plain weights and a tempo of 10 blocks."""
     neurons = tuple(
-        NeuronSpec(hotkey, address_of_seed(f"//cold{uid}"), permit=uid == 0) for hotkey, uid in UIDS.items()
+        NeuronSpec(hotkey, address_of_seed(f"//cold{uid}"), permit=uid == 0, stake=1_000 if uid == 0 else 0)
+        for hotkey, uid in UIDS.items()
     )
     owner = OwnerSpec(address_of_seed("//Owner"), address_of_seed("//Owner//cold"))
-    genesis = Genesis(netuid=2, tempo=10, commit_reveal=False, weights_rate_limit=2, owner=owner, neurons=neurons)
+    genesis = Genesis(
+        netuid=2, tempo=10, commit_reveal=False, weights_rate_limit=2, owner=owner, neurons=neurons
+    )
     async with contextlib.AsyncExitStack() as stack:
         node = await stack.enter_async_context(Devnet(DevnetConfig(port=0, manual=True, genesis=genesis)))
         client = ChainClient([node.url], rpc_per_second=100_000, runtime_cache_dir=tmp_path / "cache")
@@ -152,6 +155,36 @@ async def test_crowns_are_paid_from_the_next_epoch(world: World) -> None:
     assert await world.row() == {UIDS[ANN]: 65_535}
     assert await world.extrinsics() == 2
     assert weights_confirmed(read_status(world.store.layout.root))
+
+
+@pytest.mark.parametrize(("absent", "paid"), [("validator", VALIDATOR), ("burn", SINK)])
+async def test_the_share_of_a_claimant_who_left_goes_where_the_setting_says(
+    world: World, absent: str, paid: str
+) -> None:
+    """`publication.absent` decides between the validator and the burn hotkey; who stayed keeps exactly the same."""
+    publication = PublicationSettings(burn_hotkey=SINK, absent=absent)
+    object.__setattr__(
+        world.context, "settings", msgspec.structs.replace(world.context.settings, publication=publication)
+    )
+    await world.crown(1, ANN, "t1")
+    await world.crown(2, address_of_seed("//Gone"), "t2")
+    await world.step(3)
+    assert await world.row() == {UIDS[ANN]: 65_535, UIDS[paid]: 65_535}
+
+
+async def test_a_reason_to_wait_is_kept_for_who_asks_later(world: World) -> None:
+    """A reason that needs the operator is an event of the store, once, with its values and its block."""
+    pallet, item = "SubtensorModule", "ValidatorPermit"
+    await world.client._call(  # the test's own way to the devnet
+        "preparing", lambda connection: connection.request("dev_setItem", [pallet, item, [2], [False] * 4])
+    )
+    await world.step(3)
+    rows = await world.store.read(lambda connection: connection.execute(
+        select(events.c.subject, events.c.body).where(events.c.kind == "publication.waiting")
+    ).all())
+    assert [row.subject for row in rows] == ["NOT_PERMITTED"]
+    assert msgspec.json.decode(rows[0].body)["needed"] == "validator permit"
+    assert msgspec.json.decode(rows[0].body)["at_block"] == 10
 
 
 async def test_vector_has_a_receipt_that_recomputes(world: World) -> None:

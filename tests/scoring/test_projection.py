@@ -58,6 +58,27 @@ def test_everything_burns_while_nothing_is_crowned() -> None:
     assert project([], block=5, present={"5A"}, policy=POLICY).vector.entries == (("5Burn", 1_000_000),)
 
 
+def test_an_absent_claimants_share_goes_where_the_policy_says_and_the_others_keep_theirs() -> None:
+    """Dropping one claimant moves its ppm to the validator or the burn hotkey, changes no other, and is undone by its
+    return."""
+    rows = [claim(1, "5A", 61_000), claim(2, "5B", 23_000), claim(3, "5C", 9_001)]
+    everyone = {"5A", "5B", "5C"}
+    for policy, heir in ((POLICY, "5Validator"), (msgspec.structs.replace(POLICY, absent="burn"), "5Burn")):
+        full = dict(project(rows, block=7, present=everyone, policy=policy).vector.entries)
+        less = dict(project(rows, block=7, present=everyone - {"5B"}, policy=policy).vector.entries)
+        assert less == {"5A": full["5A"], "5C": full["5C"], heir: full["5B"]}
+        again = project(rows, block=7, present=everyone, policy=policy).vector.entries
+        assert dict(again) == full
+
+
+def test_a_policy_from_before_a_field_existed_keeps_its_digest() -> None:
+    """The default of a later field is part of no document and of no digest."""
+    document = msgspec.to_builtins(POLICY)
+    assert "absent" not in document
+    assert msgspec.convert(document, WeightPolicy).digest == POLICY.digest
+    assert msgspec.structs.replace(POLICY, absent="burn").digest != POLICY.digest
+
+
 def test_the_absent_claimants_share_goes_to_the_validator() -> None:
     """A claimant who left the subnet is replaced; the derivation still names the claimant."""
     rows = [claim(1, "5A", 22_400), claim(2, "5Gone", 7_500)]
