@@ -25,6 +25,10 @@ class BeaconError(ValueError):
     """Bytes that do not open under the fixed signature."""
 
 
+class MalformedCiphertextError(BeaconError):
+    """Bytes that are no timelock ciphertext at all."""
+
+
 def round_of_block(block: int) -> int:
     """Return the round whose pulse is stored at the end of `block`."""
     return GENESIS_ROUND + block * ROUNDS_PER_BLOCK
@@ -53,7 +57,8 @@ def unseal(ciphertext: bytes, signature: bytes | None = None) -> bytes:
     try:
         return bytes(_core().decrypt_with_signature(envelope, text))
     except (ValueError, RuntimeError) as error:
-        raise BeaconError(f"ciphertext of {length} bytes does not open: {error}") from error
+        kind = MalformedCiphertextError if "deserializ" in str(error) else BeaconError
+        raise kind(f"ciphertext of {length} bytes does not open: {error}") from error
 
 
 def _core() -> Any:

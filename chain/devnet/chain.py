@@ -12,19 +12,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
+from chain.devnet import extension
 from chain.devnet.block import Block, seal_block
 from chain.devnet.block_tree import BlockTree
-from chain.devnet.codec import Codec, codec
+from chain.devnet.codec import Codec, codec_of
+from chain.devnet.context import Context
 from chain.devnet.executive import BlockContents, Change, charge_of, execute
 from chain.devnet.extrinsics import Extrinsic, decode_extrinsic, signature_holds
 from chain.devnet.faults import UNDECODABLE_EXTRINSIC, Invalidity, InvalidTransactionError, PoolError
 from chain.devnet.history import Diff
 from chain.devnet.pallets import balances, system
 from chain.devnet.pool import Pool
+from chain.devnet.runtime_spec import CODE_KEY, read_code
 from chain.devnet.scale import ScaleError
 from chain.devnet.storage import Session, StorageView
 
@@ -47,6 +50,9 @@ class Observer(Protocol):
 
     def on_side_block(self, block: Block) -> None:
         """A block was made that is not the head, on a branch that is not longer yet."""
+
+    def on_runtime(self, version: dict[str, Any]) -> None:
+        """The runtime of the head is another one than before; its version in JSON-RPC form."""
 
     def on_retracted(self, block: Block) -> None:
         """A block was taken from the chain."""
@@ -89,7 +95,6 @@ class Chain:
         sink: Sink | None = None,
         clock: Callable[[], int] = wall_clock_ms,
     ) -> None:
-        self.codec: Codec = codec()
         self.tree = tree
         self.pool = Pool(pool_limit)
         self.observer: Observer | None = None
@@ -104,6 +109,15 @@ class Chain:
     def blocks(self) -> Sequence[Block]:
         """The blocks on the chain; the index is the height."""
         return self.tree.blocks
+
+    @property
+    def codec(self) -> Codec:
+        """The codec of the runtime that executes the next block."""
+        return self.codec_at(self.head)
+
+    def codec_at(self, block: Block) -> Codec:
+        """Return the codec of the runtime that a block's state names; raises `StateDiscardedError`."""
+        return codec_of(read_code(self.tree.source(block).get(CODE_KEY, block.number)))
 
     @property
     def genesis_hash(self) -> bytes:
@@ -127,7 +141,7 @@ class Chain:
     def view(self, block: Block | None = None) -> StorageView:
         """Return the state after a block, by default the head; raises `StateDiscardedError`."""
         block = block or self.head
-        return StorageView(self.codec, self.tree.source(block), block.number)
+        return StorageView(self.codec_at(block), self.tree.source(block), block.number)
 
     def next_nonce(self, account: bytes) -> int:
         """Return the next nonce of an account, counting what waits in the pool."""
@@ -162,13 +176,14 @@ class Chain:
         era_block = extrinsic.era.birth(number)
         if era_block >= number:
             raise InvalidTransactionError(Invalidity.ANCIENT_BIRTH_BLOCK)
-        if not signature_holds(extrinsic, self.genesis_hash, self.blocks[era_block].hash):
+        if not signature_holds(extrinsic, self.genesis_hash, self.blocks[era_block].hash, self.codec.spec.version):
             raise InvalidTransactionError(Invalidity.BAD_PROOF)
         state = self.view()
         if extrinsic.nonce < system.nonce(state, extrinsic.signer):
             raise InvalidTransactionError(Invalidity.STALE)
         if charge_of(extrinsic) > balances.free_balance(state, extrinsic.signer):
             raise InvalidTransactionError(Invalidity.PAYMENT)
+        extension.check(state, extrinsic, number)
 
     def _is_valid(self, extrinsic: Extrinsic) -> bool:
         try:
@@ -187,10 +202,26 @@ class Chain:
         block, contents = self._make(change)
         if self._sink is not None:
             self._sink.append(block, contents.diff, self._final_at(block.number))
+        before = self.codec
         self.tree.append(block, contents.diff)
         self._settle(contents)
-        self._announce(block, contents)
+        gone = self._recheck_pool() if self.codec is not before else ()
+        self._announce(block, msgspec.structs.replace(contents, dropped=(*contents.dropped, *gone)))
+        self._announce_runtime(before)
         return block
+
+    def upgrade(self, version: int | None = None, metadata: int | None = None) -> Block:
+        """Make a block that changes the runtime; raises `ValueError` for one that cannot follow the present one.
+
+        By default the spec version rises by one. `metadata` names the real runtime whose metadata is served under it.
+        """
+        new = self.codec.spec.upgraded(version, metadata)
+
+        def change(context: Context) -> None:
+            context.state.put_raw(CODE_KEY, new.code())
+            context.emit("System", "CodeUpdated")
+
+        return self.build(change)
 
     def _make(self, change: Change | None = None, *, recheck: bool = False) -> tuple[Block, BlockContents]:
         """Return the next block; on another branch than the pool was checked against, `recheck` what waits."""
@@ -227,6 +258,7 @@ class Chain:
             raise ForkError(f"a fork retracts between 1 and {most} blocks here: block {self.tree.finalized} is final")
         if count <= depth:
             raise ForkError(f"a branch becomes the chain when it is longer: at least {depth + 1} blocks are needed")
+        before = self.codec
         retraction = self.tree.retract(base)
         made: list[tuple[Block, BlockContents]] = []
         try:
@@ -243,13 +275,14 @@ class Chain:
             self._settle(contents)
         gone = (*self._return_to_pool(retraction.blocks), *self._recheck_pool())
         self._announce_fork(retraction.blocks, made, gone)
+        self._announce_runtime(before)
         return Reorganisation(retraction.blocks, tuple(block for block, _ in made))
 
     def _return_to_pool(self, retracted: tuple[Block, ...]) -> list[Extrinsic]:
         """Put the extrinsics of retracted blocks back and return those that cannot be any more."""
         gone: list[Extrinsic] = []
-        for raw in (raw for block in retracted for raw in block.extrinsics[1:]):
-            extrinsic = decode_extrinsic(raw, self.codec)
+        for raw, parent in ((raw, block.header.parent_hash) for block in retracted for raw in block.extrinsics[1:]):
+            extrinsic = decode_extrinsic(raw, self._codec_after(parent))
             if extrinsic.nonce < system.nonce(self.view(), extrinsic.signer):
                 continue  # the new branch carries it, or another one in its place
             try:
@@ -258,6 +291,10 @@ class Chain:
             except PoolError:
                 gone.append(extrinsic)
         return gone
+
+    def _codec_after(self, block_hash: bytes) -> Codec:
+        block = self.tree.find(block_hash)
+        return self.codec if block is None else self.codec_at(block)
 
     def _recheck_pool(self) -> list[Extrinsic]:
         """Remove what a change of branch or runtime made invalid, and return it."""
@@ -293,6 +330,10 @@ class Chain:
                 if index >= len(retracted):
                     self.observer.on_block(block)
         self._advance_finality()
+
+    def _announce_runtime(self, before: Codec) -> None:
+        if self.observer is not None and self.codec is not before:
+            self.observer.on_runtime(self.codec.version_document())
 
     def _advance_finality(self) -> None:
         final = self._final_at(self.head.number)

@@ -1,7 +1,7 @@
 """Turning waiting extrinsics into the contents of one block.
 
 Invariants
-1. Order inside a block: epochs, reveals, the timestamp inherent, the signed extrinsics, the beacon's pulse.
+1. Order inside a block: burn prices, epochs, reveals, the timestamp inherent, the signed extrinsics, the pulse.
 2. A signed extrinsic that is included pays its fee and uses up its nonce, whether its call succeeds or not.
 3. An extrinsic that became invalid since it entered the pool is left out and reported; one whose predecessor
    was left out just waits.
@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from chain.devnet import extension
 from chain.devnet.context import FINALIZATION, Context, apply_phase, dispatch, is_free
 from chain.devnet.dispatch_errors import error_value
 from chain.devnet.extrinsics import Extrinsic, inherent
@@ -48,6 +49,7 @@ def execute(
     """
     context = Context(state)
     system.start_block(context, parent_hash)
+    registration.start_block(context)
     epochs.start_block(context)
     commitments.start_block(context)
     if change is not None:
@@ -92,6 +94,10 @@ def _apply_signed(context: Context, extrinsic: Extrinsic) -> Invalidity | None:
     free, charge = is_free(*name), charge_of(extrinsic)
     if charge > balances.free_balance(state, who):
         return Invalidity.PAYMENT
+    try:
+        extension.check(state, extrinsic, context.block)
+    except extension.CustomInvalidityError:
+        return Invalidity.CALL
     system.bump_nonce(state, who)
     if charge:
         balances.withdraw(context, who, charge)

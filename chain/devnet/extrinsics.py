@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import msgspec
 
+from chain.devnet.bounds import check_arguments
 from chain.devnet.codec import SPEC_VERSION, TRANSACTION_VERSION, Codec, verify_signature
 from chain.devnet.scale import Reader, ScaleError, blake2_256, byte_vector, u32
 
@@ -79,6 +80,7 @@ def decode_extrinsic(raw: bytes, codec: Codec) -> Extrinsic:
         decoded = codec.decode_call(call)
     except ValueError as error:
         raise ScaleError(f"call: {error}") from error
+    check_arguments(decoded["call_module"], decoded["call_function"], Reader(call, 2))
     return Extrinsic(
         raw=raw,
         hash=blake2_256(raw),
@@ -109,16 +111,18 @@ def read_era(reader: Reader) -> Era:
     return Era(period, phase)
 
 
-def signing_payload(extrinsic: Extrinsic, genesis_hash: bytes, era_hash: bytes) -> bytes:
+def signing_payload(
+    extrinsic: Extrinsic, genesis_hash: bytes, era_hash: bytes, spec_version: int = SPEC_VERSION
+) -> bytes:
     """Return the bytes the signature must cover."""
-    additional = u32(SPEC_VERSION) + u32(TRANSACTION_VERSION) + genesis_hash + era_hash + b"\x00"
+    additional = u32(spec_version) + u32(TRANSACTION_VERSION) + genesis_hash + era_hash + b"\x00"
     payload = extrinsic.call + extrinsic.extra + additional
     return blake2_256(payload) if len(payload) > _HASH_ABOVE_BYTES else payload
 
 
-def signature_holds(extrinsic: Extrinsic, genesis_hash: bytes, era_hash: bytes) -> bool:
-    """Say whether the signer signed exactly this extrinsic for this chain and era."""
-    payload = signing_payload(extrinsic, genesis_hash, era_hash)
+def signature_holds(extrinsic: Extrinsic, genesis_hash: bytes, era_hash: bytes, spec_version: int) -> bool:
+    """Say whether the signer signed exactly this extrinsic for this chain, era and runtime."""
+    payload = signing_payload(extrinsic, genesis_hash, era_hash, spec_version)
     return verify_signature(payload, extrinsic.signature, extrinsic.signer, extrinsic.signature_kind)
 
 

@@ -7,13 +7,13 @@ Invariants
 
 from __future__ import annotations
 
-from chain.devnet.codec import account_id
+from chain.devnet.codec import SPEC_VERSION, account_id
 from chain.devnet.context import Context
 from chain.devnet.genesis_document import Genesis, SubnetSpec
 from chain.devnet.pallets.balances import RAO_PER_TAO, set_free
 from chain.devnet.pallets.drand import store_pulse
 from chain.devnet.pallets.registration import NO_COLDKEY, register_neuron
-from chain.devnet.pallets.subtensor import is_registered, netuids, put, set_entry, subnet_exists
+from chain.devnet.pallets.subtensor import fix_permits, is_registered, netuids, put, set_entry, subnet_exists
 from chain.devnet.storage import Session
 from config.errors import ConfigurationError
 
@@ -29,8 +29,13 @@ _SPEC_FIELDS = (
     ("ImmunityPeriod", "immunity_period"),
     ("MechanismCountCurrent", "mechanisms"),
     ("Burn", "burn_rao"),
+    ("BurnHalfLife", "burn_half_life"),
+    ("MaxRegistrationsPerBlock", "max_registrations_per_block"),
+    ("MinNonImmuneUids", "min_non_immune_uids"),
+    ("MaxAllowedValidators", "max_allowed_validators"),
 )
 _COMMIT_REVEAL_VERSION = 4
+SPEC_NAME = "node-subtensor"
 _SYMBOL = "α"
 _IDENTITY = (
     "subnet_name",
@@ -49,6 +54,8 @@ def write_genesis(state: Session, genesis: Genesis, created_ms: int) -> None:
     context = Context(state)
     state.put("System", "Number", value=0)
     state.put("Timestamp", "Now", value=created_ms)
+    upgrade = {"spec_version": SPEC_VERSION, "spec_name": SPEC_NAME}
+    state.put("System", "LastRuntimeUpgrade", value=upgrade)
     put(state, "CommitRevealWeightsVersion", value=_COMMIT_REVEAL_VERSION)
     put(state, "NetworksAdded", 0, value=True)
     put(state, "Tempo", 0, value=0)
@@ -77,6 +84,8 @@ def write_subnet(context: Context, spec: SubnetSpec) -> None:
     put(state, "TokenSymbol", netuid, value=_SYMBOL.encode())
     identity = dict.fromkeys(_IDENTITY, b"") | {"subnet_name": spec.name.encode()}
     put(state, "SubnetIdentitiesV3", netuid, value=identity)
+    if spec.fixed_permits:
+        fix_permits(state, netuid)
     for neuron in spec.neurons:
         hotkey = _account(neuron.hotkey)
         if is_registered(state, netuid, hotkey):

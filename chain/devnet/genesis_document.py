@@ -33,7 +33,9 @@ class OwnerSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SubnetSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One subnet. Blocks for `tempo`, `weights_rate_limit` and `immunity_period`, epochs for `reveal_period`."""
+    """One subnet. Blocks for `tempo`, `weights_rate_limit`, `immunity_period` and `burn_half_life`, epochs for
+    `reveal_period`. With `fixed_permits` epochs leave the validator permits alone; `burn_half_life` 0 fixes the burn.
+    """
 
     netuid: int = 2
     tempo: int = 20
@@ -47,6 +49,11 @@ class SubnetSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     immunity_period: int = 4_096
     mechanisms: int = 1
     burn_rao: int = 100_000_000
+    burn_half_life: int = 360
+    max_registrations_per_block: int = 1
+    min_non_immune_uids: int = 0
+    max_allowed_validators: int = 128
+    fixed_permits: bool = False
     name: str = "devnet"
     owner: OwnerSpec | None = None
     neurons: tuple[NeuronSpec, ...] = ()

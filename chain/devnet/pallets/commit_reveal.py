@@ -12,6 +12,7 @@ from __future__ import annotations
 import msgspec
 
 from chain.devnet.beacon import BeaconError, unseal
+from chain.devnet.bounds import WEIGHT_COMMIT_BYTES, argument_check, bounded
 from chain.devnet.context import Context, call
 from chain.devnet.faults import DispatchError
 from chain.devnet.pallets.drand import pulse_signature
@@ -25,13 +26,13 @@ from chain.devnet.pallets.subtensor import (
     set_entry,
     storage_index,
 )
-from chain.devnet.pallets.weights import rate_limited, set_row
+from chain.devnet.pallets.weights import rate_limited, set_row, stake_is_low
 from chain.devnet.scale import Reader, ScaleError, blake2_256, byte_vector, compact, to_hex, u64
 from chain.devnet.storage import StorageView
+from chain.scale import ScaleReader
 
 ITEM = "TimelockedWeightCommits"
 UNREVEALED_LIMIT = 10
-COMMIT_BYTES_LIMIT = 5_000
 
 
 class WeightCommit(msgspec.Struct, frozen=True):
@@ -79,8 +80,26 @@ def decode_row(plaintext: bytes) -> RevealedRow:
     return RevealedRow(hotkey, list(zip(uids, values, strict=True)), version_key)
 
 
+def _read_ciphertext(arguments: ScaleReader) -> bytes:
+    ciphertext = arguments.sized_bytes()
+    bounded("the commit", len(ciphertext), WEIGHT_COMMIT_BYTES)
+    return ciphertext
+
+
+@argument_check(PALLET, "commit_timelocked_weights")
+def _check_commit(arguments: ScaleReader) -> None:
+    arguments.take(2)
+    _read_ciphertext(arguments)
+
+
+@argument_check(PALLET, "commit_timelocked_mechanism_weights")
+def _check_mechanism_commit(arguments: ScaleReader) -> None:
+    arguments.take(3)
+    _read_ciphertext(arguments)
+
+
 def _commit(context: Context, signer: bytes, netuid: int, mechanism: int, arguments: Reader) -> None:
-    ciphertext, reveal_round = arguments.sized_bytes(), arguments.unsigned(8)
+    ciphertext, reveal_round = _read_ciphertext(arguments), arguments.unsigned(8)
     version = arguments.unsigned(2)
     state = context.state
     require_mechanism(state, netuid, mechanism)
@@ -90,7 +109,9 @@ def _commit(context: Context, signer: bytes, netuid: int, mechanism: int, argume
         raise fail("IncorrectCommitRevealVersion")
     uid = require_uid(state, netuid, signer)
     index = storage_index(netuid, mechanism)
-    if rate_limited(state, netuid, index, uid):
+    if stake_is_low(state, netuid, signer):
+        raise fail("NotEnoughStakeToSetWeights")
+    if rate_limited(state, netuid, index, uid, context.block):
         raise fail("CommittingWeightsTooFast")
     epoch = int(get(state, "SubnetEpochIndex", netuid))
     key = state.codec.key(PALLET, ITEM, (index, epoch))
@@ -114,6 +135,15 @@ def commit_timelocked_weights(context: Context, signer: bytes, arguments: Reader
 def commit_timelocked_mechanism_weights(context: Context, signer: bytes, arguments: Reader) -> None:
     """Commit a sealed row in one mechanism."""
     _commit(context, signer, arguments.unsigned(2), arguments.unsigned(1), arguments)
+
+
+def oldest_commits(state: StorageView, index: int) -> dict[bytes, int]:
+    """Return, by hotkey, the block of its oldest commit that still waits in a mechanism."""
+    oldest: dict[bytes, int] = {}
+    for _, raw in state.entries(PALLET, ITEM, index):
+        for commit in read_commits(raw):
+            oldest[commit.who] = min(commit.block, oldest.get(commit.who, commit.block))
+    return oldest
 
 
 def reveal_epoch(context: Context, netuid: int, epoch: int) -> None:

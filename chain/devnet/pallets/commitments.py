@@ -13,15 +13,16 @@ from collections.abc import Iterable
 
 import msgspec
 
-from chain.devnet.beacon import BeaconError, unseal
+from chain.devnet.beacon import BeaconError, MalformedCiphertextError, unseal
+from chain.devnet.bounds import BIG_RAW_BYTES, COMMITMENT_FIELDS, TIMELOCK_BYTES, argument_check, bounded
 from chain.devnet.context import Context, call
 from chain.devnet.faults import DispatchError
 from chain.devnet.pallets.drand import oldest_round, pulse_signature
 from chain.devnet.pallets.subtensor import is_registered
 from chain.devnet.scale import Reader, ScaleError, byte_vector, compact, u16, u32, u64
 from chain.devnet.storage import Session, StorageView
+from chain.scale import ScaleReader
 
-MAX_FIELDS = 3
 MIN_CHARGED_BYTES = 100
 REVEALS_KEPT = 10
 _RAW_0 = 1
@@ -37,35 +38,47 @@ IndexEntry = tuple[int, bytes]
 
 
 class Field(msgspec.Struct, frozen=True):
-    """One `Data` field: its variant, its raw encoding and, when timelocked, ciphertext and round."""
+    """One `Data` field: variant, raw encoding, bytes of data inside and, when timelocked, ciphertext and round."""
 
     variant: int
     raw: bytes
+    length: int = 0
     ciphertext: bytes = b""
     reveal_round: int = 0
 
 
-def read_field(reader: Reader) -> Field:
-    """Read one field; raises `ScaleError` for an unknown variant."""
+def read_field(reader: ScaleReader) -> Field:
+    """Read one field; raises `ScaleError` for an unknown variant or too much data."""
     start = reader.position
-    variant = reader.unsigned(1)
+    variant, length = reader.unsigned(1), 0
     ciphertext, reveal_round = b"", 0
     if _RAW_0 <= variant <= _RAW_128:
-        reader.take(variant - _RAW_0)
+        length = len(reader.take(variant - _RAW_0))
     elif variant in _HASHES:
-        reader.take(32)
+        length = len(reader.take(32))
     elif variant in (_TIMELOCKED, _FAILED):
         ciphertext, reveal_round = reader.sized_bytes(), reader.unsigned(8)
+        length = len(ciphertext)
+        bounded("the ciphertext", length, TIMELOCK_BYTES)
     elif variant == _BIG_RAW:
-        reader.sized_bytes()
+        length = len(reader.sized_bytes())
+        bounded("the data", length, BIG_RAW_BYTES)
     elif variant > _FAILED:
         raise ScaleError(f"no commitment field has variant {variant}")
-    return Field(variant, reader.data[start : reader.position], ciphertext, reveal_round)
+    return Field(variant, reader.data[start : reader.position], length, ciphertext, reveal_round)
 
 
-def read_fields(reader: Reader) -> list[Field]:
-    """Read a `CommitmentInfo`."""
-    return [read_field(reader) for _ in range(reader.compact())]
+def read_fields(reader: ScaleReader) -> list[Field]:
+    """Read a `CommitmentInfo`; raises `ScaleError` for too many fields."""
+    count = reader.compact()
+    bounded("the commitment", count, COMMITMENT_FIELDS)
+    return [read_field(reader) for _ in range(count)]
+
+
+@argument_check(PALLET, "set_commitment")
+def _check_commitment(arguments: ScaleReader) -> None:
+    arguments.take(2)
+    read_fields(arguments)
 
 
 def encode_fields(fields: Iterable[Field]) -> bytes:
@@ -98,12 +111,10 @@ def set_commitment(context: Context, signer: bytes, arguments: Reader) -> None:
     state = context.state
     if not is_registered(state, netuid, signer):
         raise DispatchError(PALLET, "AccountNotAllowedCommit")
-    if len(fields) > MAX_FIELDS:
-        raise DispatchError(PALLET, "TooManyFieldsInCommitmentInfo")
     if any(field.variant == _FAILED for field in fields):
         raise DispatchError(PALLET, "TimelockRevealFailedNotAllowed")
     info = encode_fields(fields)
-    _charge_space(state, netuid, signer, max(len(info), MIN_CHARGED_BYTES))
+    _charge_space(state, netuid, signer, max(sum(field.length for field in fields), MIN_CHARGED_BYTES))
     registration = _DEPOSIT + u32(context.block) + info
     state.put_raw(state.codec.key(PALLET, "CommitmentOf", (netuid, signer)), registration)
     state.put(PALLET, "LastCommitment", netuid, signer, value=context.block)
@@ -151,7 +162,8 @@ def _reveal(context: Context, netuid: int, who: bytes) -> None:
             continue
         data, failure = _open(field, signature)
         if failure:
-            kept.append(Field(_FAILED, bytes([_FAILED]) + field.raw[1:], field.ciphertext, field.reveal_round))
+            raw_failed = bytes([_FAILED]) + field.raw[1:]
+            kept.append(Field(_FAILED, raw_failed, field.length, field.ciphertext, field.reveal_round))
             detail = {"netuid": netuid, "who": who, "reveal_round": field.reveal_round, "error": failure}
             context.emit(PALLET, "CommitmentRevealFailed", detail)
         else:
@@ -173,6 +185,8 @@ def _open(field: Field, signature: bytes | None) -> tuple[bytes, str]:
         return b"", "PulseExpired"
     try:
         data = unseal(field.ciphertext, signature)
+    except MalformedCiphertextError:
+        return b"", "CiphertextDeserialize"
     except BeaconError:
         return b"", "Decrypt"
     return (data, "") if data else (b"", "EmptyPlaintext")

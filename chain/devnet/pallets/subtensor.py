@@ -101,6 +101,21 @@ def stake_of(state: StorageView, netuid: int, hotkey: bytes) -> int:
     return int(get(state, "TotalHotkeyAlpha", hotkey, netuid))
 
 
+def _fixed_permits_key(netuid: int) -> bytes:
+    # No item of the runtime says this, so it stands under a key outside all pallets.
+    return b":devnet:fixed_permits:" + netuid.to_bytes(2, "little")
+
+
+def fix_permits(state: Session, netuid: int) -> None:
+    """Keep the validator permits of a subnet from changing at epochs."""
+    state.put_raw(_fixed_permits_key(netuid), b"\x01")
+
+
+def permits_are_fixed(state: StorageView, netuid: int) -> bool:
+    """Say whether epochs leave the validator permits of a subnet alone."""
+    return state.raw(_fixed_permits_key(netuid)) is not None
+
+
 def set_entry(state: Session, item: str, index: int, uid: int, value: Any, *, blank: Any = 0) -> None:
     """Set one entry of a per-uid vector, growing it with `blank`."""
     vector = list(get(state, item, index))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from chain.devnet.context import Context, call
+from chain.devnet.runtime_spec import SPEC_NAME
 from chain.devnet.scale import Reader, blake2_256, to_hex
 from chain.devnet.storage import Session, StorageView
 
@@ -37,8 +38,11 @@ def bump_nonce(state: Session, who: bytes) -> None:
 
 
 def start_block(context: Context, parent_hash: bytes) -> None:
-    """Write the block's number and its parent's hash."""
+    """Write the block's number and its parent's hash, and the runtime when a new one executes for the first time."""
     state = context.state
+    if state.get("System", "LastRuntimeUpgrade")["spec_version"] != state.codec.spec.version:
+        upgrade = {"spec_version": state.codec.spec.version, "spec_name": SPEC_NAME}
+        state.put("System", "LastRuntimeUpgrade", value=upgrade)
     state.put("System", "Number", value=context.block)
     state.put("System", "ParentHash", value=to_hex(parent_hash))
 

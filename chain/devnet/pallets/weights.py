@@ -2,13 +2,14 @@
 
 Invariants
 1. A stored row holds distinct registered uids with values upscaled so that the largest is 65535.
-2. The rate limit is inclusive (blocks since the last update >= limit) and does not bind a neuron that never set
-   weights. With commit-reveal on it binds the commit, not the reveal.
+2. The rate limit is inclusive (blocks since the last update >= limit) and does not bind while `LastUpdate` is 0, as
+   at genesis; a later registration sets it to its own block. With commit-reveal on it binds the commit, not the reveal.
 3. A version key below the subnet's is refused; the same rule silently drops a revealed commit.
 """
 
 from __future__ import annotations
 
+from chain.devnet.codec import as_account
 from chain.devnet.context import Context, call
 from chain.devnet.pallets.subtensor import (
     PALLET,
@@ -28,10 +29,18 @@ from chain.devnet.scale import Reader
 from chain.devnet.storage import StorageView
 
 
-def rate_limited(state: StorageView, netuid: int, index: int, uid: int) -> bool:
-    """Say whether a neuron set or committed weights too recently."""
+def rate_limited(state: StorageView, netuid: int, index: int, uid: int, block: int) -> bool:
+    """Say whether a neuron set or committed weights too recently to do so in `block`."""
     last = int(entry_of(state, "LastUpdate", index, uid))
-    return last != 0 and state.block - last < int(get(state, "WeightsSetRateLimit", netuid))
+    return last != 0 and block - last < int(get(state, "WeightsSetRateLimit", netuid))
+
+
+def stake_is_low(state: StorageView, netuid: int, hotkey: bytes) -> bool:
+    """Say whether a hotkey has too little stake for weights; the subnet owner's hotkey is exempt."""
+    threshold = int(get(state, "StakeThreshold"))
+    if not threshold or as_account(get(state, "SubnetOwnerHotkey", netuid)) == hotkey:
+        return False
+    return stake_of(state, netuid, hotkey) < threshold
 
 
 def set_row(
@@ -40,14 +49,16 @@ def set_row(
     """Check and store a weight row; raises `DispatchError` with the runtime's names, in the runtime's order."""
     state = context.state
     require_mechanism(state, netuid, mechanism)
+    if len(row) > size(state, netuid):
+        raise fail("UidsLengthExceedUidsInSubNet")
     uid = require_uid(state, netuid, signer)
     index = storage_index(netuid, mechanism)
     committed = bool(get(state, "CommitRevealWeightsEnabled", netuid))
-    if stake_of(state, netuid, signer) < int(get(state, "StakeThreshold")):
+    if stake_is_low(state, netuid, signer):
         raise fail("NotEnoughStakeToSetWeights")
     if version_key < int(get(state, "WeightsVersionKey", netuid)):
         raise fail("IncorrectWeightVersionKey")
-    if not committed and rate_limited(state, netuid, index, uid):
+    if not committed and rate_limited(state, netuid, index, uid, context.block):
         raise fail("SettingWeightsTooFast")
     uids = [target for target, _ in row]
     own_row = uids == [uid]

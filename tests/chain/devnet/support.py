@@ -14,6 +14,7 @@ from chain.devnet.block import Block
 from chain.devnet.chain import Chain
 from chain.devnet.codec import codec
 from chain.devnet.extrinsics import Extrinsic
+from chain.devnet.faults import PoolError
 from chain.devnet.genesis_document import Genesis, NeuronSpec, OwnerSpec
 from chain.devnet.pallets import system
 from chain.devnet.scale import byte_vector, compact, u16, u64
@@ -55,7 +56,8 @@ def genesis(**changes: Any) -> Genesis:
             NeuronSpec(address(hot(VALIDATOR)), address(VALIDATOR), permit=True, stake=1_000),
             NeuronSpec(address(hot(MINER)), address(MINER)),
         ),
-        "balances": dict.fromkeys(map(address, (VALIDATOR, MINER, OTHER, OWNER)), 1_000),
+        "balances": dict.fromkeys(map(address, (VALIDATOR, MINER, OTHER, OWNER)), 1_000)
+        | dict.fromkeys(map(address, (hot(VALIDATOR), hot(MINER))), 1),
     }
     return Genesis(**(fields | changes))
 
@@ -136,8 +138,12 @@ class Driver:
         return self.chain.submit(sign(self.chain, uri, call, how))
 
     def send(self, uri: str, call: bytes) -> str:
-        """Submit a call, make a block, and return the name of its error or "" for success."""
-        sent = self.submit(uri, call)
+        """Submit a call, make a block, and return the name of its error, "" for success, or why the pool refused it."""
+        try:
+            sent = self.submit(uri, call)
+        except PoolError as error:
+            self.chain.build()
+            return f"{error.code} {error.data}"
         block = self.chain.build()
         return self.outcome(block, block.extrinsics.index(sent.raw))
 
@@ -184,6 +190,11 @@ def commitment(*fields: bytes, netuid: int = NETUID) -> bytes:
 def plain_field(data: bytes) -> bytes:
     """Return a `RawN` field."""
     return bytes([1 + len(data)]) + data
+
+
+def big_field(data: bytes) -> bytes:
+    """Return a `BigRaw` field."""
+    return bytes([136]) + byte_vector(data)
 
 
 def sealed_field(ciphertext: bytes, reveal_round: int) -> bytes:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import bittensor_core
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chain.devnet import beacon
+from chain.devnet.faults import UNDECODABLE_EXTRINSIC, PoolError
 from chain.devnet.genesis_document import NeuronSpec
 from chain.devnet.pallets.commitments import encode_fields, read_fields, read_reveals
 from chain.devnet.scale import Reader, ScaleError
@@ -17,6 +19,7 @@ from tests.chain.devnet.support import (
     VALIDATOR,
     Driver,
     address,
+    big_field,
     commitment,
     hot,
     plain_field,
@@ -25,6 +28,8 @@ from tests.chain.devnet.support import (
 )
 
 PALLET = "Commitments"
+# The same bytes sealed to a later round of the public beacon: well formed, and shut under the signature of round 1000.
+OTHER_ROUND = bytes(bittensor_core.inner_ciphertext(bittensor_core.encrypt_at_round(b"later", 2_000)[0]))
 NOW = beacon.GENESIS_ROUND
 CROWD = {
     "neurons": tuple(NeuronSpec(address(f"//miner{number}"), address(MINER)) for number in range(6)),
@@ -110,12 +115,13 @@ def test_plain_part_outlives_the_reveal(driver: Driver) -> None:
 @pytest.mark.parametrize(
     ("ciphertext", "label", "failure"),
     [
-        (b"\x07" * 100, NOW, "Decrypt"),
-        (b"", NOW, "Decrypt"),
+        (b"\x07" * 100, NOW, "CiphertextDeserialize"),
+        (b"", NOW, "CiphertextDeserialize"),
+        (OTHER_ROUND, NOW, "Decrypt"),
         (beacon.seal(b"too late"), NOW - 1, "PulseExpired"),
         (beacon.seal(b""), NOW, "EmptyPlaintext"),
     ],
-    ids=["garbage", "empty", "expired label", "empty plaintext"],
+    ids=["garbage", "empty", "other round", "expired label", "empty plaintext"],
 )
 def test_failed_reveal_stays_as_failed_field(driver: Driver, ciphertext: bytes, label: int, failure: str) -> None:
     """What cannot be opened is not lost: it becomes a failed field with an event that says why."""
@@ -134,24 +140,48 @@ def test_failed_reveal_stays_as_failed_field(driver: Driver, ciphertext: bytes, 
     ("uri", "fields", "error"),
     [
         (hot(OTHER), [plain_field(b"x")], "AccountNotAllowedCommit"),
-        (hot(MINER), [plain_field(b"x")] * 4, "TooManyFieldsInCommitmentInfo"),
         (hot(MINER), [b"\x89" + sealed_field(b"abc", 5)[1:]], "TimelockRevealFailedNotAllowed"),
     ],
-    ids=["stranger", "too many fields", "failed field"],
+    ids=["stranger", "failed field"],
 )
 def test_refused_commitments(driver: Driver, uri: str, fields: list[bytes], error: str) -> None:
-    """Strangers, more than three fields and hand-made failed fields are refused."""
+    """Strangers and hand-made failed fields are refused."""
     assert driver.send(uri, commitment(*fields)) == error
 
 
+@pytest.mark.parametrize(
+    ("longest", "too_long"),
+    [
+        ([sealed_field(bytes(1_024), 5)], [sealed_field(bytes(1_025), 5)]),
+        ([big_field(bytes(512))], [big_field(bytes(513))]),
+        ([plain_field(b"x")] * 3, [plain_field(b"x")] * 4),
+    ],
+    ids=["ciphertext", "big raw", "fields"],
+)
+def test_bounds_of_the_decoder(driver: Driver, longest: list[bytes], too_long: list[bytes]) -> None:
+    """What the runtime's bounded vectors hold passes; one more is no call at all, and a batch of it fails."""
+    assert driver.send(hot(MINER), commitment(*longest)) == ""
+    with pytest.raises(PoolError) as refused:
+        driver.submit(hot(MINER), commitment(*too_long))
+    assert refused.value.code == UNDECODABLE_EXTRINSIC
+    assert driver.send(hot(MINER), b"\x0b\x02\x04" + commitment(*too_long)) == "Other"
+
+
+def test_longest_payload_that_can_be_sealed(driver: Driver) -> None:
+    """Sealing adds 244 bytes, so 780 bytes of plaintext fit into a commitment and 781 do not."""
+    assert driver.send(hot(MINER), commitment(sealed_field(beacon.seal(bytes(780)), NOW + 9))) == ""
+    assert driver.send(hot(MINER), commitment(sealed_field(beacon.seal(bytes(781)), NOW + 9))).startswith("1002")
+
+
 def test_space_is_limited_per_epoch(driver: Driver) -> None:
-    """A hotkey may write 3,100 bytes per epoch, at least 100 per call, and starts afresh in the next epoch."""
-    big = commitment(bytes([136]) + b"\x01\x10" + bytes(1_024))
-    outcomes = [driver.send(hot(MINER), big) for _ in range(4)]
-    assert outcomes == ["", "", "", "SpaceLimitExceeded"]
+    """A hotkey may write 3,100 bytes of data per epoch, at least 100 per call, and starts afresh in the next epoch."""
+    big = commitment(*[big_field(bytes(500))] * 3)
     small = commitment(plain_field(b"x"))
-    assert driver.send(hot(MINER), small) == "SpaceLimitExceeded"
-    driver.blocks(10)
+    outcomes = [driver.send(hot(MINER), call) for call in (big, big, small, small)]
+    assert outcomes == ["", "", "", "SpaceLimitExceeded"]
+    usage = driver.get("UsedSpaceOf", NETUID, address(hot(MINER)), pallet=PALLET)
+    assert usage == {"last_epoch": 0, "used_space": 3_100}
+    driver.blocks(6)
     assert driver.send(hot(MINER), big) == ""
 
 

@@ -15,6 +15,7 @@ from tests.chain.devnet.support import (
     address,
     compose,
     hot,
+    public,
 )
 
 
@@ -77,12 +78,56 @@ TWO_VALIDATORS = {
 
 @pytest.mark.parametrize("driver", [TWO_VALIDATORS], indirect=True)
 def test_incentive_is_the_stake_weighted_mean(driver: Driver) -> None:
-    """Three quarters of the stake behind one miner and one quarter behind another give just these shares."""
+    """When a sixth of the stake makes a consensus, three quarters of it and one quarter give just these shares."""
 
     def row(target: int) -> bytes:
         return compose("SubtensorModule", "set_weights", netuid=NETUID, dests=[target], weights=[9], version_key=0)
 
+    driver.chain.build(lambda context: context.state.put("SubtensorModule", "Kappa", NETUID, value=10_000))
     driver.send(hot(VALIDATOR), row(2))
     driver.send(hot(OTHER), row(3))
-    driver.blocks(8)
+    driver.blocks(7)
     assert driver.get("Incentive", NETUID) == [0, 0, 65535 * 3 // 4, 65535 // 4]
+
+
+@pytest.mark.parametrize("driver", [TWO_VALIDATORS | {"max_allowed_validators": 1, "tempo": 4}], indirect=True)
+def test_permits_are_given_anew_by_stake(driver: Driver) -> None:
+    """At every epoch the largest stakes hold the permits: whoever is overtaken loses one, whatever a test has set."""
+    assert driver.get("ValidatorPermit", NETUID) == [True, True, False, False]
+    driver.blocks(4)
+    assert driver.get("ValidatorPermit", NETUID) == [True, False, False, False]
+    key = (public(hot(MINER)), NETUID)
+    driver.chain.build(lambda context: context.state.put("SubtensorModule", "TotalHotkeyAlpha", *key, value=10**15))
+    driver.blocks(3)
+    assert driver.get("ValidatorPermit", NETUID) == [False, False, True, False]
+
+
+@pytest.mark.parametrize("driver", [TWO_VALIDATORS | {"fixed_permits": True, "tempo": 4}], indirect=True)
+def test_permits_can_be_fixed(driver: Driver) -> None:
+    """A genesis with fixed permits keeps them, with or without stake."""
+    driver.blocks(9)
+    assert driver.get("ValidatorPermit", NETUID) == [True, True, False, False]
+
+
+@pytest.mark.parametrize("driver", [TWO_VALIDATORS | {"tempo": 2}], indirect=True)
+def test_silent_validators_fall_out(driver: Driver) -> None:
+    """Without new weights for 13.889 tempos a validator is inactive and its row no longer counts."""
+    call = compose("SubtensorModule", "set_weights", netuid=NETUID, dests=[2], weights=[9], version_key=0)
+    driver.send(hot(VALIDATOR), call)
+    driver.blocks(27)
+    assert (driver.get("Active", NETUID), driver.get("Incentive", NETUID)[2]) == ([True, False, False, False], 65_535)
+    driver.blocks(2)
+    assert (driver.get("Active", NETUID), driver.get("Incentive", NETUID)[2]) == ([False] * 4, 0)
+
+
+@pytest.mark.parametrize("driver", [{"commit_reveal": True}], indirect=True)
+def test_commit_reveal_blocks_triggered_epochs(driver: Driver) -> None:
+    """Under commit-reveal the owner cannot pull an epoch forward."""
+    assert driver.send(OWNER, compose("SubtensorModule", "trigger_epoch", netuid=NETUID)) == (
+        "DynamicTempoBlockedByCommitReveal"
+    )
+
+
+def test_imminent_epochs_cannot_be_triggered(driver: Driver) -> None:
+    """With the next epoch nearer than the admin freeze window a trigger would have no effect and is refused."""
+    assert driver.send(OWNER, compose("SubtensorModule", "trigger_epoch", netuid=NETUID)) == "AutoEpochAlreadyImminent"

@@ -13,6 +13,7 @@ from chain.devnet.pallets.weights import upscale
 from tests.chain.devnet.support import MINER, NETUID, OTHER, VALIDATOR, Driver, compose, hot, public, row_payload
 
 V, M = hot(VALIDATOR), hot(MINER)
+POOR, TOO_FAST, OLD_ROUND = (f"1010 Custom error: {number}" for number in (1, 6, 15))
 COMMIT_REVEAL = {"commit_reveal": True, "tempo": 5, "version_key": 7}
 
 
@@ -27,7 +28,7 @@ def plain(row: dict[int, int], *, version_key: int = 0, netuid: int = NETUID) ->
     )
 
 
-def commit(ciphertext: bytes, *, label: int = beacon.GENESIS_ROUND, version: int = 4) -> bytes:
+def commit(ciphertext: bytes, *, label: int = beacon.GENESIS_ROUND + 4, version: int = 4) -> bytes:
     return compose(
         "SubtensorModule",
         "commit_timelocked_weights",
@@ -56,8 +57,8 @@ def change(driver: Driver, item: str, value: object) -> None:
 def test_first_row_is_exempt_then_limit_is_inclusive(driver: Driver) -> None:
     """The first submission passes at once; the next passes exactly when `limit` blocks have gone by."""
     assert driver.send(V, plain({1: 1})) == ""
-    assert driver.send(V, plain({1: 2})) == "SettingWeightsTooFast"
-    assert driver.send(V, plain({1: 2})) == "SettingWeightsTooFast"
+    assert driver.send(V, plain({1: 2})) == TOO_FAST
+    assert driver.send(V, b"\x0b\x02\x04" + plain({1: 2})) == "SettingWeightsTooFast"
     assert driver.send(V, plain({1: 2})) == ""
 
 
@@ -111,7 +112,32 @@ def test_shape_limits(driver: Driver) -> None:
 def test_stake_threshold(driver: Driver) -> None:
     """With a stake threshold set, a validator below it cannot set weights."""
     driver.chain.build(lambda context: subtensor.put(context.state, "StakeThreshold", value=10**15))
-    assert driver.send(V, plain({1: 1})) == "NotEnoughStakeToSetWeights"
+    assert driver.send(V, plain({1: 1})) == POOR
+    assert driver.send(V, b"\x0b\x02\x04" + plain({1: 1})) == "NotEnoughStakeToSetWeights"
+
+
+@pytest.mark.parametrize("driver", [COMMIT_REVEAL], indirect=True)
+def test_stake_threshold_of_commits_spares_the_owner(driver: Driver) -> None:
+    """Below the threshold no commit is taken either, but the subnet owner's hotkey is exempt."""
+    driver.chain.build(lambda context: subtensor.put(context.state, "StakeThreshold", value=10**15))
+    assert driver.send(V, commit(sealed({1: 1}))) == POOR
+    assert driver.send(V, b"\x0b\x02\x04" + commit(sealed({1: 1}))) == "NotEnoughStakeToSetWeights"
+    change(driver, "SubnetOwnerHotkey", public(V))
+    assert driver.send(V, commit(sealed({1: 1}), label=beacon.GENESIS_ROUND + 9)) == ""
+
+
+def test_row_longer_than_the_subnet_is_refused(driver: Driver) -> None:
+    """More entries than neurons are refused before anything else about the row is looked at."""
+    assert driver.send(V, plain(dict.fromkeys(range(3), 1))) == "UidsLengthExceedUidsInSubNet"
+
+
+@pytest.mark.parametrize("driver", [COMMIT_REVEAL], indirect=True)
+def test_bounds_of_a_commit(driver: Driver) -> None:
+    """A commit of more than 5,000 bytes is no call of the runtime; a reveal round of the past is refused at once."""
+    assert driver.send(V, commit(bytes(5_001))).startswith("1002")
+    driver.blocks(2)
+    assert driver.send(V, commit(sealed({1: 1}), label=beacon.GENESIS_ROUND + 2)) == OLD_ROUND
+    assert driver.send(V, commit(bytes(5_000), label=beacon.GENESIS_ROUND + 4)) == ""
 
 
 @pytest.mark.parametrize("driver", [COMMIT_REVEAL], indirect=True)
@@ -184,8 +210,8 @@ def test_lost_commits_leave_no_trace(driver: Driver, call: bytes) -> None:
 def test_queue_of_unrevealed_commits_is_bounded(driver: Driver) -> None:
     """A hotkey may have ten unrevealed commits per epoch, and the last of them wins."""
     for value in range(10):
-        assert driver.send(V, commit(sealed({0: value + 1, 1: 10}))) == ""
-    assert driver.send(V, commit(sealed({1: 1}))) == "TooManyUnrevealedCommits"
+        assert driver.send(V, commit(sealed({0: value + 1, 1: 10}), label=beacon.GENESIS_ROUND + 40)) == ""
+    assert driver.send(V, commit(sealed({1: 1}), label=beacon.GENESIS_ROUND + 40)) == "TooManyUnrevealedCommits"
     driver.blocks(39)
     assert rows(driver) == {0: [(0, 65535), (1, 65535)]}
 
@@ -196,7 +222,8 @@ def test_commit_checks(driver: Driver) -> None:
     assert driver.send(V, commit(sealed({1: 1}), version=3)) == "IncorrectCommitRevealVersion"
     assert driver.send(hot(OTHER), commit(sealed({1: 1}))) == "HotKeyNotRegisteredInSubNet"
     assert driver.send(V, commit(sealed({1: 1}))) == ""
-    assert driver.send(V, commit(sealed({1: 1}))) == "CommittingWeightsTooFast"
+    assert driver.send(V, commit(sealed({1: 1}))) == TOO_FAST
+    assert driver.send(V, b"\x0b\x02\x04" + commit(sealed({1: 1}))) == "CommittingWeightsTooFast"
 
 
 @pytest.mark.parametrize("driver", [COMMIT_REVEAL], indirect=True)
@@ -205,7 +232,7 @@ def test_permit_is_checked_at_the_reveal(driver: Driver) -> None:
     driver.send(M, commit(sealed({0: 1}, who=M)))
     driver.blocks(4)
     assert rows(driver) == {}
-    driver.send(M, commit(sealed({0: 1}, who=M)))
+    driver.send(M, commit(sealed({0: 1}, who=M), label=beacon.GENESIS_ROUND + 9))
     change(driver, "ValidatorPermit", [True, True])
     driver.blocks(3)
     assert rows(driver) == {1: [(0, 65535)]}
