@@ -169,8 +169,8 @@ def shares(zygote: Zygote, core: int, target: str, dimensions: dict[str, int]) -
     inquirer = Inquirer(slot, DTYPE, content, call_deadline_ms=arena.call_deadline_ms)
     rig = measure.Rig(arena, slot, DTYPE, (dimensions,), zygote, content, inquirer, core, time.monotonic_ns())
     policy = SandboxPolicy(memory_bytes=arena.arm_memory_bytes, cores=(core,))
-    setup = measure.RoleSetup((Implementation(),), (0,), policy)
-    bouts = (measure.Bout(rig, {"baseline": setup, "candidate": setup}),)
+    setup = measure.RoleSetup((Implementation(),), (0,), policy, (0,))
+    bouts = (measure.Bout(rig, {"baseline": (setup,), "candidate": (setup,)}),)
     spent: dict[str, int] = defaultdict(int)
     order = [block % 2 == 0 for block in range(arena.blocks_per_launch)]
     measure.run_launch(bouts, 0, 0, order)

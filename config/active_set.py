@@ -4,6 +4,8 @@ Invariants
 1. An active set holds registered targets, each once, none together with one it displaces, each with what it requires.
 2. The order puts what is required before what requires it and follows the precedence of composition rules; where
    neither decides, ids are alphabetical. The same set always has the same order.
+3. Whoever is put in takes out what shares a slot with it or displaces it, either way round. Its footprint is every slot
+   that this concerns: bundles outside it neither change nor matter when the target is measured.
 """
 
 from __future__ import annotations
@@ -21,6 +23,27 @@ from config.target_catalog import TargetCatalog
 def displaced_by(catalog: TargetCatalog, target_id: str) -> frozenset[str]:
     """Return every target that `target_id` displaces, directly or through another."""
     return closure({name: target.displaces for name, target in catalog.targets.items()}, target_id)
+
+
+def gives_way(catalog: TargetCatalog, old: str, new: str) -> bool:
+    """Say whether the holder of target `old` cannot stay when `new` is put in."""
+    shared = set(catalog.targets[old].members).intersection(catalog.targets[new].members)
+    return bool(shared) or old in displaced_by(catalog, new) or new in displaced_by(catalog, old)
+
+
+def footprint(catalog: TargetCatalog, active: Iterable[str], target_id: str) -> frozenset[str]:
+    """Return the slots that putting `target_id` in beside the targets `active` has to do with.
+
+    These are its members, those of whatever it takes out and of what it requires, and all that share a binding with
+    one of them: an earlier target of a composition rule decides which calls reach a later one.
+    """
+    concerned = {target_id} | closure({name: target.requires for name, target in catalog.targets.items()}, target_id)
+    concerned |= {name for name in active if gives_way(catalog, name, target_id)}
+    slots = {slot for name in concerned for slot in catalog.targets[name].members}
+    for rule in catalog.rules:
+        bound = {slot for name in rule.targets for slot in catalog.targets[name].members}
+        slots |= bound if bound & slots else set()
+    return frozenset(slots)
 
 
 def order_active(catalog: TargetCatalog, active: Iterable[str]) -> tuple[str, ...]:

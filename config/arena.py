@@ -9,6 +9,7 @@ Invariants
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 
@@ -74,6 +75,17 @@ class Arena(msgspec.Struct, frozen=True, dict=True, forbid_unknown_fields=True):
         if load is None or not load.members:
             return () if load is None else (load,)
         return tuple(part for member in load.members if (part := self.workload(member)) is not None)
+
+    def measured(self, target_id: str, slots: Sequence[str] = ()) -> tuple[Workload, ...]:
+        """Return the workloads of an attempt that measures `slots`, in order; without `slots` those of `parts`.
+
+        Empty when this arena does not judge the target or has no workload of its own for one of the slots.
+        """
+        parts = self.parts(target_id)
+        if not slots or not parts:
+            return parts
+        loads = [load for slot in slots if (load := self.workload(slot)) is not None and not load.members]
+        return tuple(loads) if len(loads) == len(slots) else ()
 
 
 def load_arena(name_or_path: str) -> Arena:

@@ -5,14 +5,16 @@ Invariants
 2. The candidate's arms run from the incumbents' tree with the one target replaced, the baseline's from that tree as it
    is (`qualify.engine_tree`). Both roles run under the same limits; only what is mounted differs, and of its tree an
    arm sees the bundles that serve its calls.
-3. An atomic target is one comparison on the workloads of all its members. Its docket has a view for each of them, which
-   is in every respect the docket of a single slot; a member without crown of its own target is held by whoever holds
-   that slot.
+3. What is measured is every slot whose holder differs between the two trees: all members of the target, and those of
+   which a crown would take the holder away, because it holds a member too. Of the latter stock is the candidate's side.
+4. A docket has a view for each slot that is measured, which is in every respect the docket of a single slot; a member
+   without crown of its own target is held by whoever holds that slot.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -23,7 +25,7 @@ from intake.report import IntakeReport
 from qualify.arm_plan import Implementation
 from qualify.engine_tree import EngineTree, Part, materialise, package_of
 from qualify.request import AttemptRequest
-from qualify.routing import Ahead, Routes, Seam, reached_variant, route_candidate, route_incumbent
+from qualify.routing import Ahead, Routes, Seam, Share, contested, reached_variant, route, shares
 from qualify.sandbox.policy import SandboxPolicy
 from qualify.slots.admission import admit
 from qualify.slots.base import Dimensions, Slot
@@ -54,7 +56,7 @@ class Docket:
     candidate: Subject
     tree: EngineTree  # the candidate's; `tree.rollback()` is the incumbent's
     crowned: Mapping[str, Subject]  # by content hash
-    members: tuple[tuple[Slot, Workload], ...] = ()  # of an atomic target, all of them
+    members: tuple[tuple[Slot, Workload], ...] = ()  # all slots that are measured, when there is more than one
 
     @property
     def dtype(self) -> str:
@@ -86,6 +88,37 @@ class Docket:
         """What all calls of the slot in view have in common."""
         return Seam(self.slot, self.dtype, CPU_ARCHITECTURE, self.world_size)
 
+    @property
+    def judged(self) -> bool:
+        """Say whether the slot in view is the target's own; of others only what they lose is measured."""
+        return self.slot.id in self.target.members
+
+    @property
+    def slots(self) -> tuple[str, ...]:
+        """The slots that are measured, sorted; empty when they are the target's members and no others."""
+        names = sorted(view.slot.id for view in self.views())
+        return () if set(names) == set(self.target.members) else tuple(names)
+
+    @property
+    def gaps(self) -> tuple[int, ...]:
+        """The cases, numbered through all views, that stock serves in both trees."""
+        found: list[int] = []
+        start = 0
+        for view in self.views():
+            measured = view.contested()
+            found += [start + number for number in range(len(view.shapes)) if number not in measured]
+            start += len(view.shapes)
+        return tuple(found)
+
+    def contested(self) -> tuple[int, ...]:
+        """Return the numbers of the workload's cases that are measured."""
+        return contested(self.incumbent_routes(self.shapes), self.candidate_routes(self.shapes))
+
+    def shares(self, role: Role) -> tuple[Share, ...]:
+        """Return those cases divided by whose code serves them in the tree of `role`."""
+        routes = self.candidate_routes(self.shapes) if role == "candidate" else self.incumbent_routes(self.shapes)
+        return shares(routes, self.contested())
+
     def views(self) -> tuple[Docket, ...]:
         """Return one docket for each slot that is measured."""
         if not self.members:
@@ -94,16 +127,15 @@ class Docket:
 
     def reaches(self, shape: Dimensions) -> bool:
         """Say whether a call of `shape` would be served by the candidate."""
-        return reached_variant(self.seam, shape, self.candidate.report, self.ahead()) is not None
+        return self.judged and reached_variant(self.seam, shape, self.candidate.report, self.ahead()) is not None
 
     def candidate_routes(self, shapes: Sequence[Dimensions]) -> Routes:
-        """Return what serves calls of `shapes` in the candidate's arms."""
-        incumbent = self._report_of(self.incumbent)
-        return route_candidate(self.seam, shapes, self.candidate.report, incumbent, self.ahead())
+        """Return what serves calls of `shapes` in the candidate's tree."""
+        return route(self.seam, shapes, self.candidate.report if self.judged else None, self.ahead())
 
     def incumbent_routes(self, shapes: Sequence[Dimensions]) -> Routes:
-        """Return what serves calls of `shapes` in the baseline's arms."""
-        return route_incumbent(self.seam, shapes, self._report_of(self.incumbent))
+        """Return what serves calls of `shapes` in the incumbents' tree."""
+        return route(self.seam, shapes, self._report_of(self.incumbent), self.ahead())
 
     def ahead(self) -> Ahead:
         """Return the crowned holders that the slot's binding asks before the slot, in binding order."""
@@ -162,20 +194,33 @@ def open_docket(request: AttemptRequest) -> Docket:
     and `HostError` (BUNDLE_UNUSABLE).
     """
     arena, catalog = load_arena(request.arena), load_catalog()
-    target, loads = catalog.find(request.target_id), arena.parts(request.target_id)
-    if target is None or not loads or sorted(load.target for load in loads) != list(target.members):
-        raise ConfigurationError(
-            "TARGET_NOT_MEASURABLE",
-            f"arena {arena.id} does not judge target {request.target_id!r}",
-            hint="register the target in the catalog and give the arena a workload for it and for all its members",
-        )
-    members = tuple((_slot_of(arena, load), load) for load in loads)
-    crowned = {one.bundle.content_hash: open_subject(one.bundle) for one in request.stack}
+    target = catalog.find(request.target_id)
+    if target is None:
+        raise _not_measurable(arena, request.target_id)
     stack = EngineTree.of(catalog, [Part(one.target_id, one.bundle.content_hash) for one in request.stack])
+    tree = stack.replaced(Part(target.id, request.candidate.content_hash))
+    members = tuple((_slot_of(arena, load), load) for load in _workloads(arena, target, tree.changed()))
+    crowned = {one.bundle.content_hash: open_subject(one.bundle) for one in request.stack}
     candidate = open_subject(request.candidate)
-    tree = stack.replaced(Part(target.id, candidate.content_hash))
     (slot, workload), whole = members[0], members if len(members) > 1 else ()
     return Docket(request, arena, target, workload, slot, candidate, tree, crowned, whole)
+
+
+def _workloads(arena: Arena, target: Target, changed: AbstractSet[str]) -> tuple[Workload, ...]:
+    own = {load.target for load in arena.parts(target.id)}
+    slots = own | changed
+    loads = arena.measured(target.id, sorted(slots) if slots > own else ())
+    if own != set(target.members) or not loads:
+        raise _not_measurable(arena, target.id)
+    return loads
+
+
+def _not_measurable(arena: Arena, target_id: str) -> ConfigurationError:
+    return ConfigurationError(
+        "TARGET_NOT_MEASURABLE",
+        f"arena {arena.id} does not judge target {target_id!r}",
+        hint="register the target in the catalog and give the arena a workload for it and for all slots it changes",
+    )
 
 
 def _slot_of(arena: Arena, workload: Workload) -> Slot:

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from config.active_set import displaced_by, order_active
+from config.active_set import gives_way, order_active
 from config.canonical import canonical_json, domain_digest
 from config.errors import HostError, IntakeError
 from config.target_catalog import TargetCatalog
@@ -58,7 +58,7 @@ class EngineTree:
 
     def replaced(self, part: Part) -> EngineTree:
         """Return this tree with one target replaced. Raises `ConfigurationError` (ACTIVE_SET_INVALID)."""
-        gone = {one.target_id for one in self.parts if self._gives_way(one.target_id, part.target_id)}
+        gone = {one.target_id for one in self.parts if gives_way(self.catalog, one.target_id, part.target_id)}
         kept = [one for one in self.parts if one.target_id not in gone]
         tree = EngineTree.of(self.catalog, [*kept, part])
         return EngineTree(self.catalog, tree.parts, self)
@@ -69,7 +69,17 @@ class EngineTree:
 
     def holder(self, slot: str) -> Part | None:
         """Return the part that serves a slot, alone or as a member of its target; None when stock does."""
-        return next((part for part in self.parts if slot in self.catalog.targets[part.target_id].members), None)
+        return next((part for part in self.parts if slot in self.members(part)), None)
+
+    def changed(self) -> frozenset[str]:
+        """Return the slots whose holder the last replacement changed."""
+        before = self.rollback()
+        slots = {slot for tree in (self, before) for part in tree.parts for slot in self.members(part)}
+        return frozenset(slot for slot in slots if self.holder(slot) != before.holder(slot))
+
+    def members(self, part: Part) -> tuple[str, ...]:
+        """Return the slots of a part's target."""
+        return self.catalog.targets[part.target_id].members
 
     def document(self) -> dict[str, object]:
         """Return what the tree consists of, as it stands in `engine.json`."""
@@ -88,11 +98,6 @@ class EngineTree:
     def digest(self) -> str:
         """Lower-hex identity of the tree."""
         return domain_digest("cacheon.engine-tree", self.document())
-
-    def _gives_way(self, old: str, new: str) -> bool:
-        """Say whether the holder of target `old` cannot stay when `new` is put in."""
-        shared = set(self.catalog.targets[old].members).intersection(self.catalog.targets[new].members)
-        return bool(shared) or old in displaced_by(self.catalog, new) or new in displaced_by(self.catalog, old)
 
 
 def package_of(content_hash: str) -> str:

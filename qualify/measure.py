@@ -6,10 +6,10 @@ Invariants
    of the running arm's blocks they are seen to be so and to have used no processor time.
 3. Inside a block both roles answer the same questions at the same places, so only the code differs.
 4. Blocks and calls are counted by the arena before anything is known; a launch is recorded whole or not at all.
-5. A fault is the role's whose code served the call: also in the candidate's arm, the incumbent answers for its own. A
-   start with both in one process proves nothing against the candidate, which has started alone before.
-6. An atomic target has one rig, and each role one arm, for every member. They share the launch: its blocks go through
-   the cases of all members in turn, and one record of the role stands for all its arms.
+5. A process runs the code of one bundle, or stock, and nothing else: no bundle can touch, slow down or fail another's
+   calls. Where stock stands on the candidate's side, its faults are ours.
+6. A launch has one bout for each slot that is measured. They share it: its blocks go through the cases of all of them
+   in turn, and one record of the role stands for all its arms.
 """
 
 from __future__ import annotations
@@ -44,11 +44,17 @@ _START_PATIENCE = 10  # an arm may take this many call deadlines to map its memo
 
 @dataclass(frozen=True, slots=True)
 class RoleSetup:
-    """What one role runs: its implementations, which of them serves each workload case, and its sandbox."""
+    """What one role runs: its implementations, which of them serves each case, and its sandbox."""
 
     implementations: tuple[Implementation, ...]
-    by_case: tuple[int, ...]
+    by_case: tuple[int, ...]  # index into implementations, per shape
     policy: SandboxPolicy
+    cases: tuple[int, ...] = ()  # the numbers of these shapes in the rig, in launches
+
+    def blamed(self, role: Role) -> Role:
+        """Return the role that faults of this setup, in the arms of `role`, are blamed on: stock's never a candidate's.
+        """
+        return "baseline" if all(one.is_stock for one in self.implementations) else role
 
 
 class RoleError(Exception):
@@ -111,35 +117,54 @@ class Rig:
 
 @dataclass(frozen=True, slots=True)
 class Bout:
-    """One slot of a launch: its rig, and what each role runs on it."""
+    """One slot of a launch: its rig, and for each role one setup for each bundle that serves some of the cases."""
 
     rig: Rig
-    setups: Mapping[Role, RoleSetup]
+    setups: Mapping[Role, tuple[RoleSetup, ...]]
+    start: int = 0  # number of the rig's first case among those of the whole attempt
 
-    def fills_gap(self, role: Role, implementation: Implementation) -> bool:
-        """Say whether `implementation`, in the arms of `role`, is the incumbent's bundle in the candidate's process."""
-        theirs = self.setups["baseline"].implementations
-        mixed = any(one not in theirs for one in self.setups["candidate"].implementations)
-        return role == "candidate" and mixed and not implementation.is_stock and implementation in theirs
+    @property
+    def cases(self) -> tuple[int, ...]:
+        """The numbers, in the rig, of the cases that are measured; each role's setups share them out."""
+        return tuple(sorted(number for setup in self.setups["baseline"] for number in setup.cases))
+
+    def shapes(self, cases: Sequence[int]) -> list[Dimensions]:
+        """Return the shapes of some cases."""
+        return [self.rig.cases[number] for number in cases]
 
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """One case of the launch: the bout it belongs to, and its number there."""
+    """One case of the launch: its number in the whole attempt, its bout, and its number in that rig."""
 
-    bout: int
     number: int
+    bout: Bout
+    local: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Post:
+    """One arm of a launch at its work."""
+
+    bout: Bout
+    role: Role
+    setup: RoleSetup
+    arm: Arm
+
+    def serves(self, case: _Case) -> bool:
+        """Say whether this arm is asked `case`."""
+        return self.bout is case.bout and case.local in self.setup.cases
 
 
 @dataclass(slots=True)
 class _Running:
-    """The arms of one role in the launch that is being measured, one for each bout."""
+    """The arms of one role in the launch that is being measured."""
 
     role: Role
     slot: int
     start_ns: int
     ready_ns: int = 0
-    arms: list[Arm] = field(default_factory=list)
+    posts: list[_Post] = field(default_factory=list)
     first_call_ns: int = 0  # of all warm-up calls together: what is put off to the second is a slow start too
     warmup: list[CallCheck] = field(default_factory=list)
 
@@ -158,8 +183,8 @@ class _Run:
         return self.bouts[0].rig
 
     def cases(self) -> list[_Case]:
-        """Return the cases of all bouts in order."""
-        return [_Case(at, number) for at, bout in enumerate(self.bouts) for number in range(len(bout.rig.cases))]
+        """Return the cases of all bouts, in the order of the whole attempt."""
+        return [_Case(bout.start + number, bout, number) for bout in self.bouts for number in bout.cases]
 
 
 def run_launch(bouts: Sequence[Bout], index: int, candidate_slot: int, order: Sequence[bool]) -> Launch:
@@ -171,16 +196,16 @@ def run_launch(bouts: Sequence[Bout], index: int, candidate_slot: int, order: Se
     roles: tuple[Role, Role] = ("candidate", "baseline") if candidate_slot == 0 else ("baseline", "candidate")
     begin = run.rig.now_ns()
     for bout in bouts:
-        bout.rig.inquirer.renew_weights(bout.rig.cases, STAGE_NUMBER, index)
+        bout.rig.inquirer.renew_weights(bout.shapes(bout.cases), STAGE_NUMBER, index)
     gc.collect()
     with contextlib.ExitStack() as stack, _no_collection():
         for slot, role in enumerate(roles):
             running = run.roles[role] = _Running(role, slot, run.rig.now_ns())
-            with _blaming(role, "start", index):
-                for bout in bouts:
-                    arm = _start(bout, role, index)
-                    stack.callback(arm.close)
-                    running.arms.append(arm)
+            for bout in bouts:
+                for setup in bout.setups[role]:
+                    post = _start(bout, role, setup, index)
+                    stack.callback(post.arm.close)
+                    running.posts.append(post)
             running.ready_ns = run.rig.now_ns()
         _warm_up(run)
         blocks = tuple(
@@ -188,11 +213,11 @@ def run_launch(bouts: Sequence[Bout], index: int, candidate_slot: int, order: Se
         )
         records = {}
         for one in run.roles.values():
-            with _blaming(one.role, "teardown", index):
-                for bout, arm in zip(bouts, one.arms, strict=True):
-                    bout.rig.inquirer.look_again(arm)
-                    arm.require_steadiness()
-            records[one.role] = _record(run.rig, one, [arm.close() for arm in one.arms])
+            for post in one.posts:
+                with _blaming(post, "teardown", index):
+                    post.bout.rig.inquirer.look_again(post.arm)
+                    post.arm.require_steadiness()
+            records[one.role] = _record(run.rig, one, [post.arm.close() for post in one.posts])
         return Launch(
             index=index,
             candidate_slot=candidate_slot,
@@ -205,92 +230,79 @@ def run_launch(bouts: Sequence[Bout], index: int, candidate_slot: int, order: Se
         )
 
 
-def _start(bout: Bout, role: Role, launch: int) -> Arm:
-    setup = bout.setups[role]
+def _start(bout: Bout, role: Role, setup: RoleSetup, launch: int) -> _Post:
     try:
-        return bout.rig.start_arm(setup, bout.rig.cases)
+        arm = bout.rig.start_arm(setup, bout.shapes(setup.cases))
     except ArmError as fault:
-        if not any(bout.fills_gap(role, one) for one in setup.implementations):
-            raise
-        raise _of_incumbent("start", launch, fault) from fault
+        raise RoleError(setup.blamed(role), "start", launch, fault) from fault
+    return _Post(bout, role, setup, arm)
 
 
 def _warm_up(run: _Run) -> None:
+    """Ask as many warm-up calls as the arena says, and each case at least once: no arm meets its first call timed."""
     cases = run.cases()
-    for call in range(run.rig.arena.warmup_calls):
+    for call in range(max(run.rig.arena.warmup_calls, len(cases))):
         case = cases[call % len(cases)]
-        question = _question(run.bouts[case.bout].rig, run.index, _WARMUP_BLOCK, call, case.number)
+        question = _question(case, run.index, _WARMUP_BLOCK, call)
         for one in run.roles.values():
-            with _blaming(one.role, "warmup", run.index):
-                elapsed, check = _ask(run, one, case, question, _WARMUP_BLOCK, call)
+            post = next(post for post in one.posts if post.serves(case))
+            with _blaming(post, "warmup", run.index):
+                elapsed, check = _ask(run, post, case, question, _WARMUP_BLOCK, call)
             one.first_call_ns += elapsed
             one.warmup.append(check)
 
 
 def _run_block(run: _Run, block: int, first: Role) -> Block:
     cases = run.cases()
-    number = block % len(cases)
-    case = cases[number]
-    rig = run.bouts[case.bout].rig
-    questions = [_question(rig, run.index, block, call, case.number) for call in range(rig.arena.calls_per_block)]
+    case = cases[block % len(cases)]
+    rig = case.bout.rig
+    questions = [_question(case, run.index, block, call) for call in range(rig.arena.calls_per_block)]
     second: Role = "baseline" if first == "candidate" else "candidate"
     results: dict[Role, RoleBlock] = {}
     for role in (first, second):
-        one = run.roles[role]
-        _require_frozen(run, one.arms[case.bout])
+        post = next(post for post in run.roles[role].posts if post.serves(case))
+        _require_frozen(run, post)
         start = rig.now_ns()
-        with _blaming(role, "block", run.index):
-            answers = [_ask(run, one, case, question, block, call) for call, question in enumerate(questions)]
-        _require_frozen(run, one.arms[case.bout])
+        with _blaming(post, "block", run.index):
+            answers = [_ask(run, post, case, question, block, call) for call, question in enumerate(questions)]
+        _require_frozen(run, post)
         results[role] = RoleBlock(start, tuple(ns for ns, _ in answers), tuple(check for _, check in answers))
-    return Block(number, first, results["baseline"], results["candidate"])
+    return Block(case.number, first, results["baseline"], results["candidate"])
 
 
-def _question(rig: Rig, launch: int, block: int, call: int, case: int) -> Question:
+def _question(case: _Case, launch: int, block: int, call: int) -> Question:
+    rig, number = case.bout.rig, case.local
     generator = rig.content.generator("inputs", STAGE_NUMBER, launch, block, call)
     style = TIMED_STYLES[int(generator.integers(0, len(TIMED_STYLES)))]
-    old = rig.questions.get((case, call))
-    question = rig.inquirer.question(rig.cases[case], style, generator, torch.float32, old)
-    rig.questions[case, call] = question
+    old = rig.questions.get((number, call))
+    question = rig.inquirer.question(rig.cases[number], style, generator, torch.float32, old)
+    rig.questions[number, call] = question
     return question
 
 
-def _ask(run: _Run, one: _Running, case: _Case, question: Question, block: int, call: int) -> tuple[int, CallCheck]:
-    bout = run.bouts[case.bout]
-    setup = bout.setups[one.role]
-    number = setup.by_case[case.number]
+def _ask(run: _Run, post: _Post, case: _Case, question: Question, block: int, call: int) -> tuple[int, CallCheck]:
+    implementation = post.setup.by_case[post.setup.cases.index(case.local)]
     draws = Draws(STAGE_NUMBER, run.index, block, call)
-    try:
-        return bout.rig.inquirer.ask(one.arms[case.bout], number, question, draws)
-    except ArmError as fault:
-        if not bout.fills_gap(one.role, setup.implementations[number]):
-            raise
-        raise _of_incumbent("warmup" if block == _WARMUP_BLOCK else "block", run.index, fault) from fault
+    return case.bout.rig.inquirer.ask(post.arm, implementation, question, draws)
 
 
-def _of_incumbent(stage: str, launch: int, fault: ArmError) -> RoleError:
-    """Return a fault of the incumbent's code that serves what the candidate leaves out, in the candidate's process."""
-    detail = f"{fault.detail} (outside the candidate's domain, in the candidate's process)"
-    return RoleError("baseline", stage, launch, ArmError(fault.kind, detail, fault.outcome))
-
-
-def _require_frozen(run: _Run, busy: Arm) -> None:
+def _require_frozen(run: _Run, busy: _Post) -> None:
     """Raise `RoleError` when any arm but the one whose turn it is did anything."""
     for one in run.roles.values():
-        with _blaming(one.role, "block", run.index):
-            for arm in one.arms:
-                if arm is not busy:
-                    arm.require_stillness()
+        for post in one.posts:
+            if post is not busy:
+                with _blaming(post, "block", run.index):
+                    post.arm.require_stillness()
 
 
 def _record(rig: Rig, one: _Running, outcomes: Sequence[ChildOutcome]) -> ArmRecord:
     return ArmRecord(
         slot=one.slot,
         core=rig.core,
-        process="+".join(arm.identity for arm in one.arms),
+        process="+".join(post.arm.identity for post in one.posts),
         start_ns=one.start_ns,
         ready_ns=one.ready_ns,
-        prepare_ns=sum(arm.prepare_ns for arm in one.arms),
+        prepare_ns=sum(post.arm.prepare_ns for post in one.posts),
         first_call_ns=one.first_call_ns,
         warmup=tuple(one.warmup),
         outcome=outcomes[0],
@@ -298,11 +310,11 @@ def _record(rig: Rig, one: _Running, outcomes: Sequence[ChildOutcome]) -> ArmRec
 
 
 @contextlib.contextmanager
-def _blaming(role: Role, stage: str, launch: int) -> Iterator[None]:
+def _blaming(post: _Post, stage: str, launch: int) -> Iterator[None]:
     try:
         yield
     except ArmError as fault:
-        raise RoleError(role, stage, launch, fault) from fault
+        raise RoleError(post.setup.blamed(post.role), stage, launch, fault) from fault
 
 
 @contextlib.contextmanager

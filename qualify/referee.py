@@ -101,4 +101,6 @@ def _identity(bench: Bench) -> Identity:
         candidate_tree_digest=docket.tree.digest,
         tier="host",
         reservation=docket.request.reservation,
+        slots=docket.slots,
+        gaps=docket.gaps,
     )

@@ -1,12 +1,16 @@
-"""Which implementation serves which shape: a variant of the bundle, or the incumbent outside all its domains.
+"""Which implementation serves which shape: a variant of a bundle, or the validator's own form outside all its domains.
 
 Invariants
 1. A variant is chosen by matching the live call descriptor against the variants' effective domains (`intake.registry`);
-   manifest order never matters.
-2. Outside every domain of the candidate the incumbent serves, in the candidate's arm too, as it would when serving.
-3. Where targets share a binding, the first in binding order whose bundle applies to a call serves it; a candidate
-   behind such a one is not reached by that call.
+   manifest order never matters, and the bundle is not asked.
+2. Outside every domain of a bundle stock serves, as it does in the tree that holds the bundle: of two bundles for one
+   target never both are in it.
+3. Where targets share a binding, the first in binding order whose bundle applies to a call serves it. Such a call is
+   nobody's behind it: it reaches no candidate, and both roles leave it alone.
 4. A candidate that is reached on no shape of the workload is never measured.
+5. No process serves calls for more than one bundle: the cases of a role are divided into shares, each of one bundle, or
+   of stock. Whose share a case is depends on that role's tree alone, so a bundle is asked the same cases whoever its
+   rival is. What stock serves in both roles is asked of nobody.
 """
 
 from __future__ import annotations
@@ -42,32 +46,51 @@ class Routes:
 
     implementations: tuple[Implementation, ...]
     by_case: tuple[int, ...]  # index into implementations, per shape
-    variants: tuple[str, ...]  # "slot/variant" of the candidate's variants that are reached, sorted
+    variants: tuple[str, ...]  # "slot/variant" of the bundle's variants that are reached, sorted
+
+    def served(self) -> list[Implementation]:
+        """Return what serves each shape."""
+        return [self.implementations[index] for index in self.by_case]
 
 
-def route_incumbent(seam: Seam, cases: Sequence[Dimensions], incumbent: IntakeReport | None) -> Routes:
-    """Return the routes of the baseline arm: stock, or the incumbent bundle with stock outside its domains."""
-    return _routes([_incumbent(seam, case, incumbent) for case in cases], ())
+@dataclass(frozen=True, slots=True)
+class Share:
+    """The cases that one arm serves: those of one bundle, or of stock."""
+
+    cases: tuple[int, ...]  # numbers among the shapes, ascending
+    routes: Routes  # of these cases
 
 
-def route_candidate(
-    seam: Seam,
-    cases: Sequence[Dimensions],
-    candidate: IntakeReport,
-    incumbent: IntakeReport | None,
-    ahead: Ahead = (),
-) -> Routes:
-    """Return the routes of the candidate arm. `variants` is empty when no shape reaches the candidate."""
+def route(seam: Seam, shapes: Sequence[Dimensions], report: IntakeReport | None, ahead: Ahead = ()) -> Routes:
+    """Return what serves `shapes` where the bundle of `report` holds the slot, or nobody does (None)."""
     chosen: list[Implementation] = []
     reached: set[str] = set()
-    for case in cases:
-        variant = reached_variant(seam, case, candidate, ahead)
-        if variant is None:
-            chosen.append(_incumbent(seam, case, incumbent))
+    for shape in shapes:
+        variant = reached_variant(seam, shape, report, ahead) if report is not None else None
+        if variant is None or report is None:
+            chosen.append(STOCK)
         else:
-            chosen.append(_implementation(candidate, variant))
+            chosen.append(_implementation(report, variant))
             reached.add(f"{variant.slot}/{variant.variant}")
     return _routes(chosen, tuple(sorted(reached)))
+
+
+def contested(baseline: Routes, candidate: Routes) -> tuple[int, ...]:
+    """Return the numbers of the cases that are measured: those that stock does not serve in both roles."""
+    pairs = enumerate(zip(baseline.served(), candidate.served(), strict=True))
+    return tuple(number for number, pair in pairs if not all(one.is_stock for one in pair))
+
+
+def shares(routes: Routes, cases: Sequence[int]) -> tuple[Share, ...]:
+    """Divide `cases` of one role by the bundle that serves them."""
+    served = routes.served()
+    divided: dict[str, list[int]] = {}
+    for number in cases:
+        divided.setdefault(served[number].root, []).append(number)
+    return tuple(
+        Share(tuple(numbers), _routes([served[number] for number in numbers], routes.variants))
+        for numbers in divided.values()
+    )
 
 
 def reached_variant(
@@ -93,11 +116,6 @@ def _variant(seam: Seam, case: Dimensions, report: IntakeReport) -> ResolvedVari
     descriptor = canonical_descriptor(live_descriptor(slot, case, seam.dtype, seam.architecture, seam.world_size))
     selection = registry.select(slot.id, descriptor)
     return by_name[selection.variant] if selection.variant is not None else None
-
-
-def _incumbent(seam: Seam, case: Dimensions, incumbent: IntakeReport | None) -> Implementation:
-    variant = _variant(seam, case, incumbent) if incumbent is not None else None
-    return STOCK if variant is None or incumbent is None else _implementation(incumbent, variant)
 
 
 def _implementation(report: IntakeReport, variant: ResolvedVariant) -> Implementation:

@@ -41,8 +41,11 @@ class Reservation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     hotkey: str
 
 
-class Identity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What was compared with what, under which documents. Digests are 64 lower-case hex characters."""
+class Identity(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What was compared with what, under which documents. Digests are 64 lower-case hex characters.
+
+    `slots` and `gaps` stand in a file only when they say something; files from before they existed read the same.
+    """
 
     content_hash: Digest
     target_id: str
@@ -54,6 +57,8 @@ class Identity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     candidate_tree_digest: Digest  # of the candidate's: that tree with the one target replaced
     tier: Literal["sealed", "host"]
     reservation: Reservation
+    slots: tuple[str, ...] = ()  # what was measured, sorted, when a crown would change more than the target's members
+    gaps: tuple[Count, ...] = ()  # workload cases that stock serves in both trees, ascending: asked of nobody, gain 0
 
 
 class Seed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -98,7 +103,7 @@ class RoleBlock(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fie
 
 
 class Block(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Both roles measured once on one shape. `case` indexes the arena's shapes for the target."""
+    """Both roles measured once on one shape. `case` indexes the shapes of `Arena.measured`."""
 
     case: Count
     first: Role  # the role that ran first

@@ -5,7 +5,9 @@ Invariants
 2. The seed opens the commitment, and every slot and block order follows from the seed.
 3. A recorded launch is complete: all blocks, all calls, one check per call, one timing method, a clock that never
    goes back, and two processes that no other launch used.
-4. Checks run in a fixed order, so the same file always gives the same code.
+4. What is measured is every slot that the attempt names; cases that both roles leave to stock are named and are asked
+   of nobody, so that no time can be recorded for them.
+5. Checks run in a fixed order, so the same file always gives the same code.
 """
 
 from __future__ import annotations
@@ -21,17 +23,14 @@ from scoring.attempt import ArmRecord, Attempt, Block, Launch, LimitsInForce, Ro
 def check_evidence(attempt: Attempt, arena: Arena) -> None:
     """Return when `attempt` is valid evidence under `arena`.
 
-    Raises `GradeError`: ARENA_MISMATCH, TARGET_NOT_IN_ARENA, ROLE_INCONSISTENT, LIMITS_MISMATCH, TIMES_REVERSED,
+    Raises `GradeError`: ARENA_MISMATCH, TARGET_NOT_IN_ARENA, SLOTS_INCONSISTENT, GAPS_INCONSISTENT, ROLE_INCONSISTENT,
+    LIMITS_MISMATCH, TIMES_REVERSED,
     SEED_MALFORMED, SEED_NOT_OPENING, CHECKS_MISSING, LAUNCH_SURPLUS, LAUNCH_MISSING and those of one launch:
     COIN_MISMATCH, SLOT_MISMATCH, ORDER_MISMATCH, TIMING_METHODS_MIXED, LAUNCH_INCOMPLETE, CASE_MISMATCH,
     CLOCK_BACKWARDS, TIMING_NOT_POSITIVE, PROCESS_REUSED, INPUT_REPEATED.
     """
     _check_identity(attempt, arena)
-    cases = sum(len(part.shapes) for part in arena.parts(attempt.identity.target_id))
-    if cases == 0:
-        raise GradeError(
-            "TARGET_NOT_IN_ARENA", f"arena {arena.id} has no workload for target {attempt.identity.target_id}"
-        )
+    cases = _cases(attempt, arena)
     seed = sealing.parse_seed(attempt.seed.revealed)
     if sealing.commitment(seed, attempt.attempt_id) != attempt.seed.commitment:
         raise GradeError("SEED_NOT_OPENING", "the revealed seed does not open the commitment")
@@ -49,6 +48,29 @@ def check_evidence(attempt: Attempt, arena: Arena) -> None:
         _check_complete(launch, cases, arena)
         clock = _check_clock(launch, clock)
     _check_fresh(attempt)
+
+
+def _cases(attempt: Attempt, arena: Arena) -> tuple[int, ...]:
+    """Return the numbers of the cases that blocks go through.
+
+    Raises `GradeError`: TARGET_NOT_IN_ARENA, SLOTS_INCONSISTENT, GAPS_INCONSISTENT.
+    """
+    identity = attempt.identity
+    own = {part.target for part in arena.parts(identity.target_id)}
+    if not own:
+        raise GradeError("TARGET_NOT_IN_ARENA", f"arena {arena.id} has no workload for target {identity.target_id}")
+    loads = arena.measured(identity.target_id, identity.slots)
+    if identity.slots and not (own < set(identity.slots) and list(identity.slots) == sorted({*identity.slots})):
+        raise GradeError("SLOTS_INCONSISTENT", "the slots that were measured are not the target's and others, in order")
+    if not loads:
+        raise GradeError("TARGET_NOT_IN_ARENA", f"arena {arena.id} lacks a workload for one of the slots measured")
+    count = sum(len(load.shapes) for load in loads)
+    gaps = set(identity.gaps)
+    if list(identity.gaps) != sorted(gaps) or not gaps <= set(range(count)):
+        raise GradeError("GAPS_INCONSISTENT", f"the cases left to stock are not some of {count}, in order")
+    if attempt.launches and len(gaps) == count:
+        raise GradeError("GAPS_INCONSISTENT", "all cases are left to stock, and launches were made all the same")
+    return tuple(case for case in range(count) if case not in gaps)
 
 
 def _check_identity(attempt: Attempt, arena: Arena) -> None:
@@ -92,18 +114,18 @@ def _check_schedule(attempt: Attempt, seed: bytes, launch: Launch) -> None:
             )
 
 
-def _check_complete(launch: Launch, cases: int, arena: Arena) -> None:
+def _check_complete(launch: Launch, cases: tuple[int, ...], arena: Arena) -> None:
     """Raises `GradeError`: LAUNCH_INCOMPLETE, CASE_MISMATCH."""
     if len(launch.blocks) != arena.blocks_per_launch:
         raise GradeError(
             "LAUNCH_INCOMPLETE",
             f"launch {launch.index} has {len(launch.blocks)} blocks and the arena asks for {arena.blocks_per_launch}",
         )
-    for arm in (launch.baseline, launch.candidate):
-        if len(arm.warmup) != arena.warmup_calls:
-            raise GradeError("LAUNCH_INCOMPLETE", f"an arm of launch {launch.index} lacks checks of warm-up calls")
+    warmups = {len(arm.warmup) for arm in (launch.baseline, launch.candidate)}
+    if len(warmups) > 1 or not warmups <= {arena.warmup_calls, max(arena.warmup_calls, len(cases))}:
+        raise GradeError("LAUNCH_INCOMPLETE", f"an arm of launch {launch.index} lacks checks of warm-up calls")
     for number, block in enumerate(launch.blocks):
-        if block.case != number % cases:
+        if block.case != cases[number % len(cases)]:
             raise GradeError("CASE_MISMATCH", f"block {number} of launch {launch.index} measured another shape")
         for part in (block.baseline, block.candidate):
             if not len(part.call_ns) == len(part.checks) == arena.calls_per_block:

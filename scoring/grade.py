@@ -107,7 +107,7 @@ def _judge_speed(attempt: Attempt, arena: Arena) -> Verdict:
             raise GradeError(
                 "LAUNCH_AFTER_DECISION", f"launch {launch.index} was made after the test was decided at {test.launches}"
             )
-        test.add_launch(launch_value(launch), launch.candidate_slot)
+        test.add_launch(launch_value(launch, len(attempt.identity.gaps)), launch.candidate_slot)
     _check_ending(attempt, test.decision)
     found = _from_decision(attempt, test, arena)
     if found.outcome == "PASS":

@@ -49,9 +49,10 @@ def block_value(block: Block) -> float:
     return math.log(sum(block.baseline.call_ns) / sum(block.candidate.call_ns))
 
 
-def launch_value(launch: Launch) -> float:
+def launch_value(launch: Launch, gaps: int = 0) -> float:
     """Return the launch's log-ratio: the mean over shapes of the median over blocks; positive = candidate faster.
 
+    `gaps` more shapes, which stock serves whoever wins, have a gain of exactly 0 and weigh like any other.
     Raises `GradeError`: TIMING_NOT_POSITIVE, LAUNCH_INCOMPLETE (no blocks).
     """
     by_case: dict[int, list[float]] = {}
@@ -59,7 +60,8 @@ def launch_value(launch: Launch) -> float:
         by_case.setdefault(block.case, []).append(block_value(block))
     if not by_case:
         raise GradeError("LAUNCH_INCOMPLETE", f"launch {launch.index} has no blocks")
-    return round(math.fsum(statistics.median(by_case[case]) for case in sorted(by_case)) / len(by_case), _DECIMALS)
+    total = math.fsum(statistics.median(by_case[case]) for case in sorted(by_case))
+    return round(total / (len(by_case) + gaps), _DECIMALS)
 
 
 class SequentialTest:

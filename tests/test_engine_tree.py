@@ -341,10 +341,10 @@ def silu_and_mul(x, out):
 
 
 @pytest.mark.parametrize("crowned", [False, True])
-def test_a_gap_in_the_domain_is_filled_in_the_candidates_arm(
+def test_a_gap_in_the_domain_is_never_served_in_the_candidates_arm(
     tmp_path: Path, fork_server: Zygote, crowned: bool
 ) -> None:
-    """Two variants leave a shape between them to stock, or to the crowned bundle, which is mounted beside."""
+    """Two variants leave a shape between them to stock: asked of nobody, or of the crowned bundle and a stock arm."""
     tree = tmp_path / "bundle"
     (tree / "kernels").mkdir(parents=True)
     (tree / "kernels" / "k.py").write_text(GAP)
@@ -362,8 +362,13 @@ def test_a_gap_in_the_domain_is_filled_in_the_candidates_arm(
     arena.write_text(arena.read_text().replace("blocks_per_launch = 2", "blocks_per_launch = 3"))
     docket = open_docket(request)
     routes = docket.candidate_routes(docket.shapes)
-    assert [routes.implementations[at].is_stock for at in routes.by_case] == [False, not crowned, False]
+    assert [one.is_stock for one in routes.served()] == [False, True, False]
     evidence = run_attempt(request, lambda event: None, fork_server)
     assert evidence.incidents == ()
     assert evidence.identity.variants == (f"{SILU}/large", f"{SILU}/small")
-    assert [block.case for block in evidence.launches[0].blocks] == [0, 1, 2]
+    assert evidence.identity.gaps == (() if crowned else (1,))
+    launch = evidence.launches[0]
+    assert [block.case for block in launch.blocks] == ([0, 1, 2] if crowned else [0, 2, 0])
+    assert launch.candidate.process.count("+") == (1 if crowned else 0)  # stock's own arm, where it is measured
+    assert launch.baseline.process.count("+") == 0
+    assert grade(evidence, load_arena(request.arena)).outcome in ("FAIL", "RETRY")  # two launches decide nothing

@@ -33,12 +33,13 @@ class Abi:
 
 
 def _examine(bench: Bench) -> Examined:
-    for view in bench.views():  # an atomic bundle has to serve calls of every member
+    judged = bench.judged_views()
+    for view in judged:  # an atomic bundle has to serve calls of every member
         if not view.routes.variants:
             detail = "every shape of the workload lies outside the domains of the bundle"
-            detail += f" for {view.docket.slot.id}" if bench.members else ""
+            detail += f" for {view.docket.slot.id}" if len(judged) > 1 else ""
             raise RoleError("candidate", "routing", -1, ArmError("never_routed", detail))
-    found = [_examine_view(view) for view in bench.views()]
+    found = [_examine_view(view) for view in judged]
     facts = {name: sum(int(one.facts[name]) for one in found) for name in ("entries", "load_ns", "prepare_ns")}
     facts["first_call_ns"] = max(int(one.facts["first_call_ns"]) for one in found)
     return Examined("passed", "; ".join(one.message for one in found), facts)

@@ -2,8 +2,9 @@
 
 Invariants
 1. All screens of one attempt draw from one sealed seed and run on one core that no other attempt of this machine uses.
-2. The bench of an atomic target has a view for each member, which is in every respect the bench of a single slot. Views
-   share what is found, and draw as attempts of their own name under the same seed.
+2. A bench has a view for each slot that is measured, which is in every respect the bench of a single slot. Views share
+   what is found, and draw as attempts of their own name under the same seed. The candidate answers for those of its
+   target's own slots.
 3. What ends a screen is recorded once, as an incident, and its code is the one that grading gives that incident. A
    fault of the baseline or of the machine leaves the screen undecided; it is never charged to the candidate.
 """
@@ -17,7 +18,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 
@@ -77,30 +78,46 @@ class Bench:
     cases: tuple[CorrectnessCase, ...]
     emit: Emit
     findings: Findings = field(default_factory=Findings)
-    members: tuple[Bench, ...] = ()  # the views of an atomic target; the first is what this bench itself shows
+    members: tuple[Bench, ...] = ()  # the views where there are several; the first is what this bench itself shows
 
     def views(self) -> tuple[Bench, ...]:
         """Return one bench for each slot that is measured."""
         return self.members or (self,)
+
+    def judged_views(self) -> tuple[Bench, ...]:
+        """Return those of the target's own slots: what the candidate has to serve."""
+        return tuple(view for view in self.views() if view.docket.judged)
 
     @property
     def variants(self) -> tuple[str, ...]:
         """The candidate's variants that the workload reaches, as "slot/variant", sorted."""
         return tuple(sorted({name for view in self.views() for name in view.routes.variants}))
 
-    def setup(self, role: Role, routes: Routes) -> RoleSetup:
-        """Return what the arms of `role` run when `routes` say which implementation serves which shape."""
+    def setup(self, role: Role, routes: Routes, cases: tuple[int, ...] = ()) -> RoleSetup:
+        """Return what an arm of `role` runs when `routes` say which implementation serves which shape.
+
+        `cases` are the numbers of these shapes in the workload, for launches.
+        """
         policy = self.docket.policy(role, self.rig.core, routes.implementations, self.trees)
-        return RoleSetup(routes.implementations, routes.by_case, policy)
+        return RoleSetup(routes.implementations, routes.by_case, policy, cases)
 
     def case_routes(self) -> Routes:
         """Return the routes of the correctness cases, all of which reach the candidate."""
         return self.docket.candidate_routes([case.dimensions for case in self.cases])
 
-    def bout(self) -> Bout:
-        """Return what the launches of this view run."""
-        baseline = self.setup("baseline", self.docket.incumbent_routes(self.docket.shapes))
-        return Bout(self.rig, {"baseline": baseline, "candidate": self.setup("candidate", self.routes)})
+    def bouts(self) -> list[Bout]:
+        """Return what launches run, one for each slot that has a case to measure."""
+        bouts: list[Bout] = []
+        start = 0
+        for view in self.views():
+            if view.docket.contested():
+                bouts.append(Bout(view.rig, {role: view.setups(role) for role in get_args(Role)}, start))
+            start += len(view.docket.shapes)
+        return bouts
+
+    def setups(self, role: Role) -> tuple[RoleSetup, ...]:
+        """Return what the arms of `role` run in launches, one setup for each bundle."""
+        return tuple(self.setup(role, share.routes, share.cases) for share in self.docket.shares(role))
 
     def environment(self) -> Environment:
         """Return the record of the machine as it is now."""
@@ -194,7 +211,7 @@ class _Ground:
 def _view(whole: Docket, docket: Docket, ground: _Ground) -> Bench:
     name = docket.request.attempt_id if not whole.members else f"{docket.request.attempt_id}/{docket.slot.id}"
     planner = Content(ground.opening.seed, name, dtype=docket.dtype, elements=1, words=1)
-    if ground.plan is not None:
+    if ground.plan is not None and docket.judged:
         cases = ground.plan(docket, planner)
     else:
         cases = plan_cases(docket.slot, planner, docket.shapes, docket.reaches)

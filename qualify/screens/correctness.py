@@ -34,7 +34,7 @@ class Correctness:
         return bench.receipt(self.name, self._examine)
 
     def _examine(self, bench: Bench) -> Examined:
-        for view in bench.views():
+        for view in bench.judged_views():
             self._ask_all(view)
         worst = max(check.worst_ppm for record in bench.findings.stages for check in record.checks)
         calls = sum(len(record.checks) for record in bench.findings.stages)

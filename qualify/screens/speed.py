@@ -51,7 +51,7 @@ class Speed:
             "lower_ppm": test.lower_ppm,
             "upper_ppm": test.upper_ppm,
             "needed_ppm": EQUAL_PPM + arena.margin_ppm,
-            "estimate_ppm": estimate_ppm(bench.findings.launches),
+            "estimate_ppm": estimate_ppm(bench.findings.launches, len(bench.docket.gaps)),
         }
         message = _sentence(facts)
         if test.decision is Decision.NOT_FASTER:
@@ -60,16 +60,16 @@ class Speed:
         return Examined("passed", message, facts)
 
 
-def estimate_ppm(launches: list[Launch]) -> int:
+def estimate_ppm(launches: list[Launch], gaps: int = 0) -> int:
     """Return the median speed ratio of `launches` in ppm (equal = 1_000_000); 0 without launches. Proves nothing."""
     if not launches:
         return 0
-    return round(math.exp(statistics.median(launch_value(launch) for launch in launches)) * EQUAL_PPM)
+    return round(math.exp(statistics.median(launch_value(launch, gaps) for launch in launches)) * EQUAL_PPM)
 
 
 def _measure(bench: Bench, test: SequentialTest, launches: int) -> None:
     seed, attempt_id = bench.opening.seed, bench.docket.request.attempt_id
-    arena, findings, bouts = bench.docket.arena, bench.findings, [view.bout() for view in bench.views()]
+    arena, findings, bouts, gaps = bench.docket.arena, bench.findings, bench.bouts(), len(bench.docket.gaps)
     for index in range(launches):
         if bench.rig.now_ns() > arena.attempt_budget_seconds * 1_000_000_000:
             findings.ending = "time"
@@ -78,7 +78,7 @@ def _measure(bench: Bench, test: SequentialTest, launches: int) -> None:
         first = functools.partial(sealing.candidate_first, seed, attempt_id, index)
         launch = run_launch(bouts, index, slot, [first(block) for block in range(arena.blocks_per_launch)])
         findings.launches.append(launch)
-        decision = test.add_launch(launch_value(launch), launch.candidate_slot)
+        decision = test.add_launch(launch_value(launch, gaps), launch.candidate_slot)
         bench.emit(
             {
                 "event": "launch",

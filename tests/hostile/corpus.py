@@ -70,7 +70,8 @@ class Expected(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     target: str = "activation.silu_and_mul"
     arena: str = "arena.toml"
     incumbent: str = CORRECT  # folder of the baseline's bundle; empty = the stock implementation
-    role: Literal["candidate", "baseline"] = "candidate"  # as baseline it meets `control_correct`
+    role: Literal["candidate", "baseline"] = "candidate"
+    challenger: str = CORRECT  # folder of the candidate that it meets as baseline
     copies: str = ""  # folder of the bundle it is a copy of: both must have one fingerprint
     committed: str = ""  # folder of the bundle whose hash was committed instead of its own
     inflate: Inflate | None = None
@@ -152,7 +153,7 @@ def _screen(name: str, expected: Expected, stand: Stand) -> tuple[tuple[str, ...
 
 def _judge(name: str, expected: Expected, stand: Stand) -> tuple[Verdict, Attempt]:
     arena_path = str(CORPUS / expected.arena)
-    roles = (name, expected.incumbent) if expected.role == "candidate" else (CORRECT, name)
+    roles = (name, expected.incumbent) if expected.role == "candidate" else (expected.challenger, name)
     candidate, *incumbent = (
         describe_bundle(CORPUS / folder / "bundle", stand.scratch / f"{folder}.json") for folder in roles if folder
     )

@@ -136,12 +136,40 @@ def test_the_holder_of_a_member_is_its_incumbent(place: Place) -> None:
     assert second.incumbent.content_hash == single.bundle.content_hash
     (root,) = {one.root for one in second.incumbent_routes(second.shapes).implementations}
     assert root.endswith(single.bundle.content_hash)
-    crowned = Holding(ATOMIC, candidate)
-    docket = open_docket(place.request(single.bundle, SECOND, crowned))
-    assert docket.views() == (docket,)
-    assert docket.incumbent is not None
-    assert docket.incumbent.content_hash == candidate.content_hash
+    assert open_docket(place.request(candidate, ATOMIC, single)).slots == ()
+
+
+def test_a_single_that_displaces_an_atomic_is_measured_with_what_is_lost(place: Place) -> None:
+    """The other member falls back to stock, as it would after the crown: a case of the comparison, and no fault."""
+    crowned = Holding(ATOMIC, place.bundle(ATOMIC, {}))
+    single = place.bundle(SECOND, {SECOND: SOURCES[SECOND] + "\n# single\n"})
+    docket = open_docket(place.request(single, SECOND, crowned))
+    assert docket.slots == (FIRST, SECOND)
+    assert docket.tree.changed() == {FIRST, SECOND}
     assert [part.target_id for part in docket.tree.parts] == [SECOND]
+    first, second = docket.views()
+    assert (first.judged, second.judged) == (False, True)
+    for view in (first, second):
+        assert view.incumbent is not None
+        assert view.incumbent.content_hash == crowned.bundle.content_hash
+    assert [one.is_stock for one in first.candidate_routes(first.shapes).served()] == [True]
+    evidence = place.run(single, SECOND, crowned)
+    assert evidence.incidents == ()
+    assert evidence.identity.slots == (FIRST, SECOND)
+    assert evidence.identity.variants == (f"{SECOND}/default",)
+    assert {tuple(sorted(stage.shape)) for stage in evidence.stages} == {("exp_tokens", "hidden", "num_tokens", "topk")}
+    for launch in evidence.launches:
+        assert [block.case for block in launch.blocks] == [0, 1]
+        assert launch.candidate.process.count("+") == 3
+    assert grade(evidence, load_arena(place.arena)).outcome != "PASS"
+
+
+def test_a_single_beside_another_single_is_measured_alone(place: Place) -> None:
+    """Nobody loses a slot by it, and the other's bundle is no part of what it replaces."""
+    other = Holding(FIRST, place.bundle(FIRST, {}))
+    docket = open_docket(place.request(place.bundle(SECOND, {}), SECOND, other))
+    assert docket.views() == (docket,)
+    assert (docket.slots, docket.incumbent) == ((), None)
 
 
 def test_a_broken_holder_of_one_member_is_never_the_candidates_fault(place: Place) -> None:

@@ -166,32 +166,62 @@ def test_a_broken_incumbent_is_never_the_candidates_fault(
     assert (verdict.outcome, verdict.code) == ("RETRY", "BASELINE_FAILED")
 
 
-SPOILS_CALLS = (
-    "import torch\nSEEN = set()\ndef silu_and_mul(x, out):\n    SEEN.add(x.shape[0])\n    d = out.shape[-1]\n"
-    "    if 64 in SEEN:\n        out.copy_(torch.nn.functional.silu(x[..., :d]) * x[..., d:])\n"
+WRONG_WHERE_LARGE = (
+    "import torch\ndef silu_and_mul(x, out):\n    d = out.shape[-1]\n"
+    "    if len(x) < 128:\n        out.copy_(torch.nn.functional.silu(x[..., :d]) * x[..., d:])\n"
 )
-SPOILS_THE_START = (
+MEETS_ANOTHER = (
     "import sys\nassert sum(name.count('.') == 0 and 'cacheon_bundle' in name for name in sys.modules) < 2\n"
+    "assert not any(name.startswith('cacheon_stock') for name in sys.modules)\n"
 )
 
 
-@pytest.mark.parametrize(("text", "stage"), [(SPOILS_CALLS, "block"), (SPOILS_THE_START + HONEST, "start")])
-def test_an_incumbent_that_fills_a_gap_cannot_fail_the_candidate(
-    tmp_path: Path, arena: str, bundle: Write, fork_server: Zygote, text: str, stage: str
-) -> None:
-    """Its code, in the candidate's process, for shapes that the candidate leaves out, is still its own."""
+def narrow_bundle(tmp_path: Path) -> Path:
+    """Write a right and fast bundle for fewer than 128 rows."""
+    tree = tmp_path / "narrow"
+    shutil.copytree(EXAMPLES / "silu_fast", tree)
+    (tree / "metadata" / "silu.json").write_text('{"capabilities": {"num_tokens": {"max": 127}}}')
+    return tree
+
+
+def two_shapes(arena: str) -> None:
+    """Give the silu workload a second shape, with 256 rows."""
     path = Path(arena)
-    path.write_text(path.read_text().replace("d = 1024 }]", "d = 1024 }, { num_tokens = 256, d = 1024 }]"))
-    incumbent = describe_bundle(bundle(text), tmp_path / "i.json")
-    narrow = tmp_path / "narrow"
-    shutil.copytree(EXAMPLES / "silu_fast", narrow)
-    (narrow / "metadata" / "silu.json").write_text('{"capabilities": {"num_tokens": {"max": 127}}}')
-    candidate = describe_bundle(narrow, tmp_path / "c.json")
+    path.write_text(path.read_text().replace("d = 1024 }]", "d = 1024 }, { num_tokens = 256, d = 1024 }]", 1))
+
+
+def test_a_wide_incumbent_answers_for_itself_beside_a_narrow_candidate(
+    tmp_path: Path, arena: str, bundle: Write, fork_server: Zygote
+) -> None:
+    """Shapes that the candidate leaves out are asked of the incumbent's own arm; its faults there are its own."""
+    two_shapes(arena)
+    incumbent = describe_bundle(bundle(WRONG_WHERE_LARGE), tmp_path / "i.json")
+    candidate = describe_bundle(narrow_bundle(tmp_path), tmp_path / "c.json")
     evidence = run_attempt(make_request(candidate, arena, incumbent=incumbent), lambda event: None, fork_server)
     verdict = grade(evidence, load_arena(arena))
     assert (verdict.outcome, verdict.code) == ("RETRY", "BASELINE_FAILED")
-    assert [(incident.role, incident.stage) for incident in evidence.incidents] == [("baseline", stage)]
-    assert "candidate's process" in evidence.incidents[0].detail
+    assert [(incident.role, incident.stage) for incident in evidence.incidents] == [("baseline", "block")]
+
+
+@pytest.mark.parametrize("crowned", [False, True])
+def test_no_process_holds_the_code_of_two_bundles(
+    tmp_path: Path, arena: str, fork_server: Zygote, crowned: bool
+) -> None:
+    """A narrow candidate does not meet the crowned bundle in its process, and that does not meet the candidate."""
+    two_shapes(arena)
+    tree = narrow_bundle(tmp_path)
+    kernel = tree / "kernels" / "silu_and_mul.py"
+    kernel.write_text(MEETS_ANOTHER + kernel.read_text())
+    wide = tmp_path / "wide"
+    shutil.copytree(EXAMPLES / "silu_fast", wide)
+    kernel = wide / "kernels" / "silu_and_mul.py"
+    kernel.write_text(MEETS_ANOTHER + kernel.read_text())
+    incumbent = describe_bundle(wide, tmp_path / "i.json") if crowned else None
+    request = make_request(describe_bundle(tree, tmp_path / "c.json"), arena, incumbent=incumbent)
+    evidence = run_attempt(request, lambda event: None, fork_server)
+    assert evidence.incidents == ()
+    assert evidence.identity.gaps == (() if crowned else (1,))
+    assert [block.case for block in evidence.launches[0].blocks] == ([0, 1] if crowned else [0, 0])
 
 
 def test_a_damaged_store_is_not_the_miners_fault(tmp_path: Path, arena: str, fork_server: Zygote) -> None:

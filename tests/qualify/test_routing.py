@@ -1,4 +1,4 @@
-"""Routing: variants by their domains, the incumbent outside all of them."""
+"""Routing: variants by their domains, stock outside all of them, and no process that serves for two bundles."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from qualify.arm_plan import ENGINE_MOUNT, Implementation
 from qualify.docket import open_docket
 from qualify.engine_tree import package_of
 from qualify.request import Holding
-from qualify.routing import STOCK, Seam, reached_variant, route_candidate, route_incumbent
+from qualify.routing import STOCK, Seam, contested, reached_variant, route, shares
 from qualify.slots.base import Slot
 from qualify.slots.registry import SLOTS
 from tests.qualify.support import describe_bundle, make_request, write_arena
@@ -51,34 +51,45 @@ LARGE = ("large", {"capabilities": {"num_tokens": {"min": 128}}})
 
 def test_each_shape_gets_the_variant_whose_domain_holds_it() -> None:
     """Disjoint variants divide the workload."""
-    routes = route_candidate(SEAM, CASES, report(LARGE, SMALL), None)
+    routes = route(SEAM, CASES, report(LARGE, SMALL))
     served = [routes.implementations[index].source for index in routes.by_case]
     assert served == ["small.py", "large.py"]
     assert routes.variants == ("activation.silu_and_mul/large", "activation.silu_and_mul/small")
 
 
-def test_a_gap_is_served_by_the_incumbent_in_the_candidates_arm() -> None:
-    """Outside the candidate's domain stock, or the crowned bundle, serves."""
-    routes = route_candidate(SEAM, CASES, report(LARGE), None)
-    assert routes.implementations[routes.by_case[0]] == STOCK
+def test_a_gap_is_stocks_and_is_asked_of_nobody_where_it_always_was() -> None:
+    """Outside the candidate's domain stock serves; what it serves in both trees is no case of the comparison."""
+    narrow = route(SEAM, CASES, report(LARGE))
+    assert narrow.served() == [STOCK, Implementation(f"{ENGINE_MOUNT}/{FOLDER}", "large.py", "f")]
+    assert contested(route(SEAM, CASES, None), narrow) == (1,)
     crowned = msgspec.structs.replace(report(("default", {})), content_hash="2" * 64)
-    routes = route_candidate(SEAM, CASES, report(LARGE), crowned)
-    other = f"{ENGINE_MOUNT}/{package_of('2' * 64)}"
-    assert routes.implementations[routes.by_case[0]] == Implementation(other, "default.py", "f")
-    assert routes.implementations[routes.by_case[1]] == Implementation(f"{ENGINE_MOUNT}/{FOLDER}", "large.py", "f")
+    assert contested(route(SEAM, CASES, crowned), narrow) == (0, 1)  # the crown's gain there would be lost
+
+
+def test_no_arm_serves_for_two_bundles_and_none_is_told_its_rival() -> None:
+    """Each bundle's cases, and stock's, are a share; a bundle's share is the same against every rival."""
+    wide, narrow = report(("default", {})), msgspec.structs.replace(report(LARGE), content_hash="2" * 64)
+    theirs, ours = route(SEAM, CASES, wide), route(SEAM, CASES, narrow)
+    measured = contested(theirs, ours)
+    assert [(share.cases, share.routes.implementations[0].is_stock) for share in shares(ours, measured)] == [
+        ((0,), True), ((1,), False),
+    ]
+    (alone,) = shares(theirs, measured)
+    assert alone == shares(theirs, contested(route(SEAM, CASES, None), theirs))[0]
+    assert all(len({one.root for one in share.routes.implementations}) == 1 for share in shares(ours, measured))
 
 
 def test_a_candidate_outside_the_whole_workload_reaches_nothing() -> None:
     """Another dtype or an unmet predicate leaves no variant."""
-    assert route_candidate(SEAM, CASES, report(SMALL, dtypes=("float32",)), None).variants == ()
+    assert route(SEAM, CASES, report(SMALL, dtypes=("float32",))).variants == ()
     other = report(("default", {"capabilities": {"tp_size": {"exact": 8}}}))
-    assert route_candidate(SEAM, CASES, other, None).variants == ()
+    assert route(SEAM, CASES, other).variants == ()
 
 
 def test_the_baseline_is_stock_or_the_crowned_bundle() -> None:
     """A crowned bundle serves inside its own domain only."""
-    assert route_incumbent(SEAM, CASES, None).implementations == (STOCK,)
-    routes = route_incumbent(SEAM, CASES, report(SMALL))
+    assert route(SEAM, CASES, None).implementations == (STOCK,)
+    routes = route(SEAM, CASES, report(SMALL))
     assert [routes.implementations[index].is_stock for index in routes.by_case] == [False, True]
 
 
@@ -102,9 +113,10 @@ def test_the_first_at_a_shared_binding_serves_what_it_applies_to() -> None:
     assert all(reached_variant(group, case, mine) is not None for case in TOKENS)
     alone = Seam(PLAIN, "bfloat16", "cpu")
     assert all(reached_variant(alone, case, mine, ahead) is not None for case in TOKENS)
-    routes = route_candidate(group, TOKENS, mine, None, ahead)
+    routes = route(group, TOKENS, mine, ahead)
     assert routes.implementations[routes.by_case[1]] == STOCK
-    assert route_candidate(group, TOKENS[1:], mine, None, ahead).variants == ()
+    assert route(group, TOKENS[1:], mine, ahead).variants == ()
+    assert contested(route(group, TOKENS, None, ahead), routes) == (0,)
 
 
 def test_the_docket_asks_the_crowned_holders_before_its_slot(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from config.errors import GradeError
-from scoring.attempt import NON_FINITE, Attempt, CallCheck, Incident, encode_attempt
+from scoring.attempt import NON_FINITE, Attempt, Block, CallCheck, Incident, encode_attempt, read_attempt
 from scoring.grade import Verdict, grade
 from scoring.incidents import INCIDENT_KINDS
 from tests.scoring.support import TARGET, FakeReferee, change, digest, make_arena
@@ -175,6 +175,14 @@ TAMPERINGS: dict[str, tuple[Attempt, str]] = {
     "another timing method": (tampered("environment.timing_method", "inner"), "TIMING_METHODS_MIXED"),
     "mixed timing methods": (tampered("launches.1.timing_method", "inner"), "TIMING_METHODS_MIXED"),
     "an end before the start": (tampered("ended_unix_ns", 0), "TIMES_REVERSED"),
+    "a slot nobody knows": (tampered("identity.slots", (TARGET, "other")), "TARGET_NOT_IN_ARENA"),
+    "slots without the target's": (tampered("identity.slots", ("a", "b")), "SLOTS_INCONSISTENT"),
+    "the target's slots named": (tampered("identity.slots", (TARGET,)), "SLOTS_INCONSISTENT"),
+    "slots out of order": (tampered("identity.slots", ("z", TARGET)), "SLOTS_INCONSISTENT"),
+    "a gap beyond the workload": (tampered("identity.gaps", (2,)), "GAPS_INCONSISTENT"),
+    "gaps out of order": (tampered("identity.gaps", (1, 0)), "GAPS_INCONSISTENT"),
+    "nothing but gaps": (tampered("identity.gaps", (0, 1)), "GAPS_INCONSISTENT"),
+    "a time recorded in a gap": (tampered("identity.gaps", (1,)), "CASE_MISMATCH"),
     "another seed": (tampered("seed.revealed", digest("seed")), "SEED_NOT_OPENING"),
     "another attempt id": (tampered("attempt_id", "other"), "SEED_NOT_OPENING"),
     "no checks": (tampered("stages", ()), "CHECKS_MISSING"),
@@ -222,6 +230,28 @@ def test_a_tampered_attempt_is_refused_with_its_own_code(name: str) -> None:
     with pytest.raises(GradeError) as refused:
         grade(attempt, ARENA)
     assert refused.value.code == code
+
+
+def narrow(gain: float) -> Attempt:
+    """Return the attempt of a candidate that leaves the second of two shapes to stock."""
+
+    class Narrow(FakeReferee):
+        def block(self, launch: int, number: int, luck: float) -> Block:
+            return msgspec.structs.replace(super().block(launch, number, luck), case=0)
+
+    referee = Narrow(ARENA, gain=gain)
+    return change(referee.document(tuple(referee.launch(index) for index in range(10))), "identity.gaps", (1,))
+
+
+def test_a_gap_counts_as_no_gain_and_old_files_read_as_ever() -> None:
+    """Half of the workload left to stock halves the bounds' logarithm; a file without gaps does not name them."""
+    half, whole = grade(narrow(0.4), ARENA), grade(FakeReferee(ARENA, gain=0.2, noise=0.005).measure(), ARENA)
+    assert half.outcome == whole.outcome == "PASS"
+    assert abs(half.lower_ppm - whole.lower_ppm) < 20_000
+    assert b'"gaps":[1]' in encode_attempt(narrow(0.4))
+    assert b'"gaps"' not in encode_attempt(GOOD)
+    assert b'"slots":[' not in encode_attempt(GOOD)
+    assert read_attempt(encode_attempt(GOOD)) == GOOD
 
 
 def test_launches_after_the_decision_are_refused() -> None:

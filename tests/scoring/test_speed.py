@@ -241,6 +241,14 @@ def test_a_launch_value_is_the_mean_over_shapes_of_block_medians() -> None:
     assert launch_value(make_launch(*blocks)) == pytest.approx(math.log(2))
 
 
+def test_a_gap_weighs_like_any_shape_and_gains_exactly_nothing() -> None:
+    """Two shapes measured and two left to stock: half of the gain, to the last digit."""
+    blocks = [make_block(0, (200,), (100,)), make_block(2, (200,), (100,))]
+    assert launch_value(make_launch(*blocks), 2) == round(math.log(2) / 2, 9)
+    equal = [make_block(case, (100,), (100,)) for case in (1, 3)]
+    assert launch_value(make_launch(*blocks, *equal)) == launch_value(make_launch(*blocks), 2)
+
+
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 2**40), st.integers(1, 2**40)), min_size=1, max_size=9))
 def test_exchanging_the_roles_flips_the_sign_of_the_value(times: list[tuple[int, int]]) -> None:

@@ -98,8 +98,9 @@ def _measure(stand: Stand, candidate: Candidate, folder: Path | None, progress: 
     data = encode_attempt(measured.attempt)
     digest = attempt_digest(data)
     path = write_attempt(folder, digest, data) if folder is not None else ""
+    gaps = len(measured.attempt.identity.gaps)
     samples = tuple(
-        Sample(launch.index, launch.candidate_slot, round(math.exp(launch_value(launch)) * 1e6))
+        Sample(launch.index, launch.candidate_slot, round(math.exp(launch_value(launch, gaps)) * 1e6))
         for launch in measured.attempt.launches
     )
     verdict = grade(measured.attempt, docket.arena)

@@ -1,10 +1,18 @@
+import os
+import sys
+
 import torch
 
 with open("/proc/self/mountinfo") as file:
-    MOUNTS = [line.split()[4] for line in file]
-BUNDLES = [place for place in MOUNTS if "bundle" in place or place.startswith(("/engine", "/incumbent"))]
-if len(BUNDLES) != 1:
-    raise RuntimeError(f"alone, or with others, tells the role: {BUNDLES}")
+    MOUNTED = {line.split()[4] for line in file}
+SEEN = {place for place in MOUNTED if place.startswith("/engine/")}
+try:
+    SEEN |= {f"/engine/{name}" for name in os.listdir("/engine")}
+except PermissionError:
+    pass
+MODULES = {name.partition(".")[0] for name in sys.modules if name.startswith("cacheon_")}
+if len(SEEN) != 1 or len(MODULES) != 1:
+    raise RuntimeError(f"alone, or with others, tells the role: {SEEN} {MODULES}")
 
 
 def honest(x, out):
