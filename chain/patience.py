@@ -21,16 +21,17 @@ _OTHERS_MAY_KNOW = frozenset({"CHAIN_STATE_PRUNED", "CHAIN_DECODE_FAILED", "CHAI
 
 
 async def patiently(
-    ask: Callable[[], Awaitable[T]], *, attempts: int = ATTEMPTS, pause: float = FIRST_PAUSE_SECONDS
+    ask: Callable[[], Awaitable[T]], *, attempts: int = ATTEMPTS, pause: float | None = None
 ) -> T:
     """Return what `ask` returns, asking at most `attempts` times. Raises its last error."""
+    first_pause = FIRST_PAUSE_SECONDS if pause is None else pause
     for attempt in range(1, attempts + 1):
         try:
             return await ask()
         except (NetworkError, ChainError) as error:
             if attempt == attempts or not is_passing(error):
                 raise
-        await asyncio.sleep(pause * 2 ** (attempt - 1))
+        await asyncio.sleep(first_pause * 2 ** (attempt - 1))
     raise AssertionError("the last attempt returns or raises")
 
 
