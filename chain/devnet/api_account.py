@@ -22,18 +22,18 @@ def account_nonce(_chain: Chain, state: StorageView, arguments: Reader) -> int:
 
 
 @api("TransactionPaymentApi", "query_info")
-def query_info(chain: Chain, _state: StorageView, arguments: Reader) -> dict[str, Any]:
+def query_info(_chain: Chain, state: StorageView, arguments: Reader) -> dict[str, Any]:
     """Return weight, class and fee of an extrinsic, whose signature may be anything."""
     data = arguments.rest
-    extrinsic = decode_extrinsic(data[:-4], chain.codec)
+    extrinsic = decode_extrinsic(data[:-4], state.codec)
     return _payment(extrinsic.pallet, extrinsic.function, int.from_bytes(data[-4:], "little"))
 
 
 @api("TransactionPaymentCallApi", "query_call_info")
-def query_call_info(chain: Chain, _state: StorageView, arguments: Reader) -> dict[str, Any]:
+def query_call_info(_chain: Chain, state: StorageView, arguments: Reader) -> dict[str, Any]:
     """Return weight, class and fee of a call."""
     data = arguments.rest
-    call = chain.codec.decode_call(data[:-4])
+    call = state.codec.decode_call(data[:-4])
     return _payment(call["call_module"], call["call_function"], int.from_bytes(data[-4:], "little"))
 
 

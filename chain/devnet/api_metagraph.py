@@ -11,7 +11,7 @@ from typing import Any
 
 from chain.devnet.api_registry import api
 from chain.devnet.chain import Chain
-from chain.devnet.pallets import subtensor
+from chain.devnet.pallets import epochs, subtensor
 from chain.devnet.pallets.commitments import PALLET as COMMITMENTS
 from chain.devnet.scale import Reader
 from chain.devnet.storage import StorageView
@@ -74,10 +74,14 @@ _NO_AXON = {
     "placeholder2": 0,
 }
 ARGUMENT_NETUID_BYTES = 2
+# Ranks, trust and pruning scores left the runtime's storage; its records keep their places with these values.
+NO_PRUNING_SCORE = subtensor.U16_MAX
 
 
 def subnet_value(state: StorageView, item: str, netuid: int) -> Any:
-    """Return a subnet's value of a storage item, or the one value of a global item."""
+    """Return a subnet's value of a storage item, the one value of a global item, or what the runtime derives."""
+    if item == "ActivityCutoff":
+        return min(epochs.activity_cutoff(state, netuid), subtensor.U16_MAX)
     return subtensor.get(state, item) if item in _GLOBAL_ITEMS else subtensor.get(state, item, netuid)
 
 
@@ -99,12 +103,12 @@ def padded(state: StorageView, item: str, index: int, count: int, blank: Any) ->
     return vector + [blank] * (count - len(vector))
 
 
-def metagraph(chain: Chain, state: StorageView, netuid: int, mechanism: int = 0) -> dict[str, Any] | None:
+def metagraph(state: StorageView, netuid: int, mechanism: int = 0) -> dict[str, Any] | None:
     """Return the whole metagraph as plain values, or None for a subnet that is not there."""
     if not subtensor.subnet_exists(state, netuid) or mechanism not in subtensor.mechanisms(state, netuid):
         return None
-    output = chain.codec.api_method("SubnetInfoRuntimeApi", "get_metagraph")["output"]
-    graph: dict[str, Any] = chain.codec.template(output, optional=True)
+    output = state.codec.api_method("SubnetInfoRuntimeApi", "get_metagraph")["output"]
+    graph: dict[str, Any] = state.codec.template(output, optional=True)
     graph.update({field: subnet_value(state, item, netuid) for field, item in SUBNET_FIELDS.items()})
     high_low = subtensor.get(state, "AlphaValues", netuid)
     graph.update(
@@ -145,35 +149,35 @@ def _neuron_columns(state: StorageView, netuid: int, mechanism: int) -> dict[str
         columns[field] = padded(state, item, netuid, count, blank)
     for field, item in _MECHANISM_VECTORS.items():
         columns[field] = padded(state, item, index, count, 0)
-    for field in ("pruning_score", "trust", "collateral_locked", "collateral_min", "collateral_earned"):
+    for field in ("rank", "trust", "collateral_locked", "collateral_min", "collateral_earned"):
         columns[field] = [0] * count
-    columns["rank"] = columns["incentives"]
+    columns["pruning_score"] = [NO_PRUNING_SCORE] * count
     return columns
 
 
 @api("SubnetInfoRuntimeApi", "get_metagraph")
-def get_metagraph(chain: Chain, state: StorageView, arguments: Reader) -> dict[str, Any] | None:
+def get_metagraph(_chain: Chain, state: StorageView, arguments: Reader) -> dict[str, Any] | None:
     """Return the metagraph of a subnet."""
-    return metagraph(chain, state, arguments.unsigned(ARGUMENT_NETUID_BYTES))
+    return metagraph(state, arguments.unsigned(ARGUMENT_NETUID_BYTES))
 
 
 @api("SubnetInfoRuntimeApi", "get_mechagraph")
-def get_mechagraph(chain: Chain, state: StorageView, arguments: Reader) -> dict[str, Any] | None:
+def get_mechagraph(_chain: Chain, state: StorageView, arguments: Reader) -> dict[str, Any] | None:
     """Return the metagraph of one mechanism."""
-    return metagraph(chain, state, arguments.unsigned(ARGUMENT_NETUID_BYTES), arguments.unsigned(1))
+    return metagraph(state, arguments.unsigned(ARGUMENT_NETUID_BYTES), arguments.unsigned(1))
 
 
 @api("SubnetInfoRuntimeApi", "get_all_metagraphs")
-def get_all_metagraphs(chain: Chain, state: StorageView, _arguments: Reader) -> list[dict[str, Any] | None]:
+def get_all_metagraphs(_chain: Chain, state: StorageView, _arguments: Reader) -> list[dict[str, Any] | None]:
     """Return every subnet's metagraph."""
-    return [metagraph(chain, state, netuid) for netuid in subtensor.netuids(state)]
+    return [metagraph(state, netuid) for netuid in subtensor.netuids(state)]
 
 
-def _selected(chain: Chain, state: StorageView, arguments: Reader, *, mechanism: bool) -> dict[str, Any] | None:
+def _selected(state: StorageView, arguments: Reader, *, mechanism: bool) -> dict[str, Any] | None:
     netuid = arguments.unsigned(ARGUMENT_NETUID_BYTES)
     mecid = arguments.unsigned(1) if mechanism else 0
     wanted = set(arguments.u16_vector())
-    graph = metagraph(chain, state, netuid, mecid)
+    graph = metagraph(state, netuid, mecid)
     if graph is None:
         return None
     permits = graph["validator_permit"]
@@ -183,19 +187,19 @@ def _selected(chain: Chain, state: StorageView, arguments: Reader, *, mechanism:
         for hotkey in graph["hotkeys"]
         if state.get_raw(COMMITMENTS, "CommitmentOf", netuid, hotkey) is not None
     ]
-    output = chain.codec.api_method("SubnetInfoRuntimeApi", "get_selective_metagraph")["output"]
-    empty: dict[str, Any] = chain.codec.template(output, optional=True)
+    output = state.codec.api_method("SubnetInfoRuntimeApi", "get_selective_metagraph")["output"]
+    empty: dict[str, Any] = state.codec.template(output, optional=True)
     chosen = {name: graph[name] for position, name in enumerate(empty) if position in wanted and name in graph}
     return {**empty, **chosen, "netuid": graph["netuid"]}
 
 
 @api("SubnetInfoRuntimeApi", "get_selective_metagraph")
-def get_selective_metagraph(chain: Chain, state: StorageView, arguments: Reader) -> dict[str, Any] | None:
+def get_selective_metagraph(_chain: Chain, state: StorageView, arguments: Reader) -> dict[str, Any] | None:
     """Return the chosen fields of a metagraph; fields are numbered in the order of the record."""
-    return _selected(chain, state, arguments, mechanism=False)
+    return _selected(state, arguments, mechanism=False)
 
 
 @api("SubnetInfoRuntimeApi", "get_selective_mechagraph")
-def get_selective_mechagraph(chain: Chain, state: StorageView, arguments: Reader) -> dict[str, Any] | None:
+def get_selective_mechagraph(_chain: Chain, state: StorageView, arguments: Reader) -> dict[str, Any] | None:
     """Return the chosen fields of one mechanism's metagraph."""
-    return _selected(chain, state, arguments, mechanism=True)
+    return _selected(state, arguments, mechanism=True)

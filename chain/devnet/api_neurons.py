@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from chain.devnet.api_metagraph import ARGUMENT_NETUID_BYTES, axon_of
+from chain.devnet.api_metagraph import ARGUMENT_NETUID_BYTES, NO_PRUNING_SCORE, axon_of
 from chain.devnet.api_registry import api
 from chain.devnet.chain import Chain
 from chain.devnet.pallets import subtensor
@@ -19,7 +19,6 @@ _SCORES = {
     "validator_trust": "ValidatorTrust",
     "dividends": "Dividends",
     "last_update": "LastUpdate",
-    "rank": "Incentive",
 }
 
 
@@ -38,7 +37,8 @@ def neuron(state: StorageView, netuid: int, uid: int, *, lite: bool) -> dict[str
         "stake": [(coldkey, subtensor.stake_of(state, netuid, hotkey))],
         "trust": 0,
         "validator_permit": subtensor.entry_of(state, "ValidatorPermit", netuid, uid, blank=False),
-        "pruning_score": 0,
+        "pruning_score": NO_PRUNING_SCORE,
+        "rank": 0,
     }
     record.update({name: subtensor.entry_of(state, item, netuid, uid) for name, item in _SCORES.items()})
     if not lite:

@@ -54,8 +54,10 @@ def get_stake_info_for_coldkeys(
 @api("StakeInfoRuntimeApi", "get_stake_info_for_hotkey_coldkey_netuid")
 def get_stake_info_for_hotkey_coldkey_netuid(
     _chain: Chain, state: StorageView, arguments: Reader
-) -> dict[str, Any] | None:
-    """Return one stake, or None when the coldkey does not own the hotkey."""
+) -> dict[str, Any]:
+    """Return one stake; zero when the coldkey does not own the hotkey."""
     hotkey, coldkey, netuid = arguments.take(32), arguments.take(32), arguments.unsigned(2)
-    owned = subtensor.coldkey_of(state, hotkey) == coldkey
-    return _position(state, coldkey, hotkey, netuid) if owned else None
+    position = _position(state, coldkey, hotkey, netuid)
+    if subtensor.coldkey_of(state, hotkey) != coldkey:
+        position["stake"] = 0
+    return position

@@ -61,11 +61,11 @@ def get_subnet_hyperparams_v3(_chain: Chain, state: StorageView, arguments: Read
     ]
 
 
-def _record(chain: Chain, state: StorageView, netuid: int, method: str) -> dict[str, Any] | None:
+def _record(state: StorageView, netuid: int, method: str) -> dict[str, Any] | None:
     if not subtensor.subnet_exists(state, netuid):
         return None
-    output = chain.codec.api_method("SubnetInfoRuntimeApi", method)["output"]
-    record: dict[str, Any] = chain.codec.template(output, optional=True)
+    output = state.codec.api_method("SubnetInfoRuntimeApi", method)["output"]
+    record: dict[str, Any] = state.codec.template(output, optional=True)
     low, high = subtensor.get(state, "AlphaValues", netuid)
     known = {name: item for name, (_, item) in _HYPERPARAMETERS.items()} | SUBNET_FIELDS
     record.update({name: subnet_value(state, known[name], netuid) for name in record if name in known})
@@ -75,31 +75,31 @@ def _record(chain: Chain, state: StorageView, netuid: int, method: str) -> dict[
 
 
 @api("SubnetInfoRuntimeApi", "get_subnet_hyperparams")
-def get_subnet_hyperparams(chain: Chain, state: StorageView, arguments: Reader) -> dict[str, Any] | None:
+def get_subnet_hyperparams(_chain: Chain, state: StorageView, arguments: Reader) -> dict[str, Any] | None:
     """Return the hyperparameters in the first fixed record."""
-    return _record(chain, state, _netuid(arguments), "get_subnet_hyperparams")
+    return _record(state, _netuid(arguments), "get_subnet_hyperparams")
 
 
 @api("SubnetInfoRuntimeApi", "get_subnet_hyperparams_v2")
-def get_subnet_hyperparams_v2(chain: Chain, state: StorageView, arguments: Reader) -> dict[str, Any] | None:
+def get_subnet_hyperparams_v2(_chain: Chain, state: StorageView, arguments: Reader) -> dict[str, Any] | None:
     """Return the hyperparameters in the second fixed record."""
-    return _record(chain, state, _netuid(arguments), "get_subnet_hyperparams_v2")
+    return _record(state, _netuid(arguments), "get_subnet_hyperparams_v2")
 
 
 @api("SubnetInfoRuntimeApi", "get_dynamic_info")
-def get_dynamic_info(chain: Chain, state: StorageView, arguments: Reader) -> dict[str, Any] | None:
+def get_dynamic_info(_chain: Chain, state: StorageView, arguments: Reader) -> dict[str, Any] | None:
     """Return a subnet's identity and (zero) pool."""
-    return _dynamic(chain, state, _netuid(arguments))
+    return _dynamic(state, _netuid(arguments))
 
 
 @api("SubnetInfoRuntimeApi", "get_all_dynamic_info")
-def get_all_dynamic_info(chain: Chain, state: StorageView, _arguments: Reader) -> list[dict[str, Any] | None]:
+def get_all_dynamic_info(_chain: Chain, state: StorageView, _arguments: Reader) -> list[dict[str, Any] | None]:
     """Return every subnet's identity and pool."""
-    return [_dynamic(chain, state, netuid) for netuid in subtensor.netuids(state)]
+    return [_dynamic(state, netuid) for netuid in subtensor.netuids(state)]
 
 
-def _dynamic(chain: Chain, state: StorageView, netuid: int) -> dict[str, Any] | None:
-    record = _record(chain, state, netuid, "get_dynamic_info")
+def _dynamic(state: StorageView, netuid: int) -> dict[str, Any] | None:
+    record = _record(state, netuid, "get_dynamic_info")
     if record is not None:
         symbol = str(subtensor.get(state, "TokenSymbol", netuid)).encode()
         record.update(netuid=netuid, subnet_name=subnet_name(state, netuid), token_symbol=list(symbol))

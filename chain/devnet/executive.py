@@ -104,6 +104,8 @@ def _apply_signed(context: Context, extrinsic: Extrinsic) -> Invalidity | None:
     info = _info("Operational" if free else "Normal", pays=not free)
     error = _dispatch(context, extrinsic)
     if charge:
+        # The fee is estimated exactly, so what a public chain pays back of it is always nothing.
+        context.emit("Balances", "Deposit", {"who": who, "amount": 0})
         context.emit(
             "TransactionPayment", "TransactionFeePaid", {"who": who, "actual_fee": charge, "tip": extrinsic.tip}
         )

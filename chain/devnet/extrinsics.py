@@ -15,7 +15,7 @@ from chain.devnet.codec import SPEC_VERSION, TRANSACTION_VERSION, Codec, verify_
 from chain.devnet.scale import Reader, ScaleError, blake2_256, byte_vector, u32
 
 _SIGNED_V4 = 0x84
-_UNSIGNED_V4 = b"\x04"
+_BARE_V5 = b"\x05"
 _ADDRESS_ID = 0
 _SIGNATURE_BYTES = 64
 _HASH_ABOVE_BYTES = 256
@@ -127,5 +127,5 @@ def signature_holds(extrinsic: Extrinsic, genesis_hash: bytes, era_hash: bytes, 
 
 
 def inherent(call: bytes) -> bytes:
-    """Return the unsigned extrinsic that carries `call`."""
-    return byte_vector(_UNSIGNED_V4 + call)
+    """Return the bare extrinsic that carries `call`; inherents have format 5, signed extrinsics format 4."""
+    return byte_vector(_BARE_V5 + call)
