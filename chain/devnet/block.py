@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from chain.devnet.runtime_spec import CODE_KEY, CODE_UPDATED_DIGEST
 from chain.devnet.scale import blake2_256, byte_vector, compact, to_hex, u64
 
 _AURA = b"aura"
@@ -90,6 +91,10 @@ def seal_block(
         number=parent.number + 1 if parent else 0,
         state_root=blake2_256(previous_root + changes),
         extrinsics_root=blake2_256(b"".join(map(byte_vector, extrinsics))),
-        logs=(_PRE_RUNTIME + _AURA + byte_vector(u64(slot)),) if parent else (),
+        logs=(_PRE_RUNTIME + _AURA + byte_vector(u64(slot)), *_code_log(diff)) if parent else (),
     )
     return Block(header, extrinsics)
+
+
+def _code_log(diff: dict[bytes, bytes | None]) -> tuple[bytes, ...]:
+    return (CODE_UPDATED_DIGEST,) if CODE_KEY in diff else ()

@@ -205,7 +205,7 @@ class Chain:
         before = self.codec
         self.tree.append(block, contents.diff)
         self._settle(contents)
-        gone = self._recheck_pool() if self.codec is not before else ()
+        gone = self._recheck_pool() if self.codec.spec != before.spec else ()
         self._announce(block, msgspec.structs.replace(contents, dropped=(*contents.dropped, *gone)))
         self._announce_runtime(before)
         return block
@@ -332,7 +332,7 @@ class Chain:
         self._advance_finality()
 
     def _announce_runtime(self, before: Codec) -> None:
-        if self.observer is not None and self.codec is not before:
+        if self.observer is not None and self.codec.spec != before.spec:
             self.observer.on_runtime(self.codec.version_document())
 
     def _advance_finality(self) -> None:

@@ -2,7 +2,7 @@
 
 Invariants
 1. This is the only module of the node that imports `bittensor_core`, and it does so when first used.
-2. Metadata is package data (`metadata/*.scale.xz`), decompressed once per process.
+2. One codec per runtime, made when first needed: what a block holds is decoded by the runtime of that block.
 3. Accounts are raw 32-byte public keys everywhere inside the node; ss58 text exists only at the edges.
 """
 
@@ -11,14 +11,14 @@ from __future__ import annotations
 import functools
 import importlib
 import json
-import lzma
-from importlib import resources
 from typing import Any
 
+from chain.devnet import runtime_spec
+from chain.devnet.runtime_spec import RuntimeSpec, metadata_of, version_document
 from chain.devnet.scale import ScaleError, from_hex
 
-SPEC_VERSION = 461
-TRANSACTION_VERSION = 1
+SPEC_VERSION = runtime_spec.SPEC_VERSION
+TRANSACTION_VERSION = runtime_spec.TRANSACTION_VERSION
 SS58_FORMAT = 42
 SIGNATURE_ED25519 = 0
 SIGNATURE_SR25519 = 1
@@ -27,23 +27,20 @@ _TEMPLATE_BYTES = 4_096
 
 
 @functools.cache
-def metadata_bytes(version: int) -> bytes:
-    """Return the raw runtime metadata in format 14 or 15."""
-    name = f"subtensor-{SPEC_VERSION}.v{version}.scale.xz"
-    packed = resources.files("chain.devnet").joinpath("metadata", name).read_bytes()
-    return lzma.decompress(packed)
-
-
-@functools.cache
 def core() -> Any:
     """Return the `bittensor_core` module."""
     return importlib.import_module("bittensor_core")
 
 
-@functools.cache
+@functools.lru_cache(maxsize=16)
+def codec_of(spec: RuntimeSpec) -> Codec:
+    """Return the codec of a runtime."""
+    return Codec(spec)
+
+
 def codec() -> Codec:
-    """Return the one codec of this process."""
-    return Codec()
+    """Return the codec of the default runtime."""
+    return codec_of(RuntimeSpec())
 
 
 def account_id(address: str) -> bytes:
@@ -73,10 +70,11 @@ def verify_signature(payload: bytes, signature: bytes, account: bytes, kind: int
 
 
 class Codec:
-    """Storage keys and values, calls, events and runtime-API values of the metadata's runtime."""
+    """Storage keys and values, calls, events and runtime-API values of one runtime."""
 
-    def __init__(self) -> None:
-        self._runtime = core().Runtime(metadata_bytes(15), SPEC_VERSION, TRANSACTION_VERSION, SS58_FORMAT)
+    def __init__(self, spec: RuntimeSpec) -> None:
+        self.spec = spec
+        self._runtime = core().Runtime(self.metadata(15), spec.version, TRANSACTION_VERSION, SS58_FORMAT)
         ir = self._runtime.metadata_ir()
         self._errors = {
             (pallet["name"], error["name"]): (pallet["index"], error["index"])
@@ -87,6 +85,14 @@ class Codec:
         self._entries: dict[tuple[str, str], Any] = {}
         self._keys: dict[tuple[Any, ...], bytes] = {}
         self._call_names: dict[bytes, tuple[str, str]] = {}
+
+    def metadata(self, form: int) -> bytes:
+        """Return the raw metadata in format 14 or 15."""
+        return metadata_of(self.spec, form)
+
+    def version_document(self) -> dict[str, Any]:
+        """Return the JSON-RPC form of the runtime version."""
+        return version_document(self.spec, self.constant("System", "Version"))
 
     def entry(self, pallet: str, item: str) -> Any:
         """Return the metadata entry of a storage item; raises `KeyError` for an unknown one."""

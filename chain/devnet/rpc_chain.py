@@ -6,7 +6,7 @@ from typing import Any
 
 from chain.devnet import faults
 from chain.devnet.block import Block
-from chain.devnet.codec import SPEC_VERSION, SS58_FORMAT, TRANSACTION_VERSION, account_id
+from chain.devnet.codec import SS58_FORMAT, account_id
 from chain.devnet.faults import RpcError
 from chain.devnet.rpc import Call, method, method_names
 from chain.devnet.scale import from_hex, to_hex
@@ -101,6 +101,7 @@ def subscribe_finalized_heads(call: Call) -> str:
     "chain_unsubscribeFinalizedHeads",
     "chain_unsubscribeFinalisedHeads",
     "state_unsubscribeRuntimeVersion",
+    "chain_unsubscribeRuntimeVersion",
     "state_unsubscribeStorage",
     "author_unwatchExtrinsic",
 )
@@ -109,32 +110,17 @@ def unsubscribe(call: Call) -> bool:
     return call.hub.close(call.text(0), call.send)
 
 
-def runtime_version() -> dict[str, Any]:
-    """Return the runtime version of the served metadata."""
-    return {
-        "specName": "node-subtensor",
-        "implName": "node-subtensor",
-        "authoringVersion": 1,
-        "specVersion": SPEC_VERSION,
-        "implVersion": 1,
-        "apis": [],
-        "transactionVersion": TRANSACTION_VERSION,
-        "stateVersion": 1,
-    }
-
-
 @method("state_getRuntimeVersion", "chain_getRuntimeVersion")
 def get_runtime_version(call: Call) -> Any:
     """Return the runtime version at a block."""
-    block_at(call, 0)
-    return runtime_version()
+    return call.chain.codec_at(block_at(call, 0)).version_document()
 
 
-@method("state_subscribeRuntimeVersion")
+@method("state_subscribeRuntimeVersion", "chain_subscribeRuntimeVersion")
 def subscribe_runtime_version(call: Call) -> str:
-    """Announce the runtime version once; it never changes here."""
+    """Announce the runtime version at the head now and whenever it changes."""
     subscription = call.open(RUNTIME_VERSION)
-    subscription.push(runtime_version())
+    subscription.push(call.chain.codec.version_document())
     return subscription.identity
 
 

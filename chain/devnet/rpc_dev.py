@@ -59,6 +59,16 @@ def _change(call: Call, change: Callable[[Context], None]) -> str:
         raise RpcError(faults.SERVER_ERROR, f"refused: {error}") from error
 
 
+@method("dev_upgradeRuntime")
+def upgrade_runtime(call: Call) -> str:
+    """Change the runtime in a block: `[spec_version, metadata]`, by default the next number with today's metadata."""
+    version, metadata = (None if call.get(index) is None else call.number(index) for index in (0, 1))
+    try:
+        return call.chain.upgrade(version, metadata).hash_hex
+    except ValueError as error:
+        raise RpcError(faults.SERVER_ERROR, f"refused: {error}") from error
+
+
 @method("dev_register")
 def register(call: Call) -> dict[str, Any]:
     """Register `[netuid, hotkey, coldkey]` without a fee and return its uid."""

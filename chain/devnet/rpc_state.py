@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from chain.devnet import faults, runtime_api
-from chain.devnet.codec import metadata_bytes
 from chain.devnet.fault_events import disturbed
 from chain.devnet.faults import RpcError
 from chain.devnet.rpc import Call, method
@@ -21,7 +20,7 @@ def _hex_or_none(raw: bytes | None) -> str | None:
 
 
 def _told(call: Call, view: StorageView, key: bytes) -> bytes | None:
-    return disturbed(call.node.faults, call.name, call.chain.codec, key, view.raw(key))
+    return disturbed(call.node.faults, call.name, view.codec, key, view.raw(key))
 
 
 @method("state_getStorage", "state_getStorageAt")
@@ -73,9 +72,9 @@ def get_pairs(call: Call) -> list[list[str | None]]:
 
 
 @method("state_getMetadata")
-def get_metadata(_call: Call) -> str:
-    """Return the metadata in format 14."""
-    return to_hex(metadata_bytes(14))
+def get_metadata(call: Call) -> str:
+    """Return the metadata at a block in format 14."""
+    return to_hex(call.chain.codec_at(block_at(call, 0)).metadata(14))
 
 
 @method("state_call", "state_callAt")

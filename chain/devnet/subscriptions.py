@@ -112,6 +112,12 @@ class Hub:
         """Announce a new head."""
         self._announce((NEW_HEAD, ALL_HEAD), block)
 
+    def on_runtime(self, version: dict[str, Any]) -> None:
+        """Announce the runtime version that the head now has."""
+        for subscription in list(self._open.values()):
+            if subscription.method == RUNTIME_VERSION:
+                subscription.push(version)
+
     def on_finalized(self, block: Block) -> None:
         """Announce a final block and the extrinsics it makes final."""
         self._announce((FINALIZED_HEAD,), block)

@@ -40,7 +40,8 @@ def bump_nonce(state: Session, who: bytes) -> None:
 def start_block(context: Context, parent_hash: bytes) -> None:
     """Write the block's number and its parent's hash, and the runtime when a new one executes for the first time."""
     state = context.state
-    if state.get("System", "LastRuntimeUpgrade")["spec_version"] != state.codec.spec.version:
+    last = state.get("System", "LastRuntimeUpgrade")
+    if last is None or last["spec_version"] != state.codec.spec.version:
         upgrade = {"spec_version": state.codec.spec.version, "spec_name": SPEC_NAME}
         state.put("System", "LastRuntimeUpgrade", value=upgrade)
     state.put("System", "Number", value=context.block)

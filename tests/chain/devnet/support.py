@@ -12,11 +12,12 @@ from websockets.asyncio.client import ClientConnection
 
 from chain.devnet.block import Block
 from chain.devnet.chain import Chain
-from chain.devnet.codec import codec
+from chain.devnet.codec import codec, codec_of
 from chain.devnet.extrinsics import Extrinsic
 from chain.devnet.faults import PoolError
 from chain.devnet.genesis_document import Genesis, NeuronSpec, OwnerSpec
 from chain.devnet.pallets import system
+from chain.devnet.runtime_spec import RuntimeSpec
 from chain.devnet.scale import byte_vector, compact, u16, u64
 
 NETUID = 2
@@ -89,13 +90,14 @@ class Signing:
     birth: int = 0
     genesis: bytes | None = None
     flip_signature: bool = False
+    spec: RuntimeSpec | None = None
 
 
 def sign(chain: Chain, uri: str, call: bytes, how: Signing | None = None) -> bytes:
     """Return a signed extrinsic."""
     how = how or Signing()
     key = keypair(uri)
-    runtime = codec()._runtime
+    runtime = (codec_of(how.spec) if how.spec else chain.codec)._runtime
     nonce = chain.next_nonce(public(uri)) if how.nonce is None else how.nonce
     payload = runtime.signature_payload(
         call,

@@ -7,19 +7,21 @@ from importlib import resources
 
 import pytest
 
-from chain.devnet.codec import account_id, codec, metadata_bytes, ss58
+from chain.devnet.codec import account_id, codec, ss58
 from chain.devnet.context import _HANDLERS
 from chain.devnet.executive import CALL_MODULES
+from chain.devnet.runtime_spec import REAL_METADATA, real_metadata
 from chain.devnet.scale import ScaleError
 from tests.chain.devnet.support import VALIDATOR, address, compose, public
 
 
-@pytest.mark.parametrize("version", [14, 15])
-def test_metadata_is_what_the_notice_says(version: int) -> None:
+@pytest.mark.parametrize("form", [14, 15])
+@pytest.mark.parametrize("spec", REAL_METADATA)
+def test_metadata_is_what_the_notice_says(spec: int, form: int) -> None:
     """The decompressed metadata has the digest that its NOTICE names."""
-    digest = hashlib.sha256(metadata_bytes(version)).hexdigest()
+    digest = hashlib.sha256(real_metadata(spec, form)).hexdigest()
     notice = resources.files("chain.devnet").joinpath("metadata", "NOTICE").read_text()
-    assert f"subtensor-461.v{version}.scale  {digest}" in notice
+    assert f"subtensor-{spec}.v{form}.scale  {digest}" in notice
 
 
 def test_call_indexes_are_the_codecs() -> None:
