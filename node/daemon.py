@@ -44,6 +44,7 @@ from node.services.parking import ParkingService
 from node.services.publication import PublicationService
 from node.services.qualification import QualificationService
 from node.services.receipts import ReceiptBook
+from node.services.restoring import Restorer
 from node.services.reveals import RevealsService
 from node.services.settlement import SettlementService
 from node.services.supervisor import Service, supervise_all
@@ -123,7 +124,7 @@ def _services(
         QualificationService(context, receipts),
         SettlementService(context, receipts),
         PublicationService(context, client, signer, heads, receipts),
-        ParkingService(context),
+        ParkingService(context, Restorer(context, fetcher, screener)),
     ]
 
 

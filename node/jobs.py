@@ -190,6 +190,11 @@ def unpark(job: Job, worker: str, now_ms: int) -> Job | None:
     rests = job.code in HELD_CODES or now_ms < job.not_before_ms <= now_ms + PARKED_REST_MS
     if job.state is not JobState.PARKED or (job.parked_on == worker and rests):
         return None
+    return release(job)
+
+
+def release(job: Job) -> Job:
+    """Return a parked `job` back where it came from, because what it waited for is there."""
     return transition(
         job, JobState(job.parked_from or JobState.RESERVED), job.token,
         faults=0, not_before_ms=0, parked_from="", parked_on="", code="", blame="", detail="",

@@ -2,12 +2,14 @@
 
 Invariants
 1. A plan depends on its inputs as sets: the order in which candidates were listed or finished changes nothing.
-2. A candidate is current when the crowns over its members are those it was measured against. Others are returned for
-   re-measurement (STALE_INCUMBENT), free of charge, in finalized order.
-3. An unresolved earlier submission holds back only candidates whose members overlap its own; one whose members are
-   not known yet holds back nobody.
-4. Of the current, unblocked candidates the fastest wins; ties go to finalized order. Candidates that overlap a winner
-   are re-measured against it; disjoint ones win in the same transition.
+2. A candidate concerns its members and what comes or goes with them: the other members of crowns that it displaces, and
+   slots that share a binding (`config.active_set.footprint`). It is current when the crowns over these are those it was
+   measured against, and its crown would make the tree it was measured in. Others are returned for re-measurement
+   (STALE_INCUMBENT), free of charge, in finalized order.
+3. An unresolved earlier submission holds back only candidates that concern a slot of its own; one whose slots are not
+   known yet holds back nobody.
+4. Of the current, unblocked candidates the fastest wins; ties go to finalized order. Candidates that concern a slot of
+   a winner are re-measured against it; others win in the same transition.
 5. A crown retires the holder of its target and displaces every other crown that shares a member with it.
 6. Events form a hash chain, and replaying them gives the state again.
 """
@@ -37,8 +39,8 @@ class FinalizedOrder(NamedTuple):
 
 
 class Candidate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A submission with two PASS verdicts. `measured_against` holds the submission ids that `incumbents` gave when the
-    primary attempt began."""
+    """A submission with two PASS verdicts. `measured_against` holds the submission ids that `incumbents` gave for the
+    slots it concerns when the primary attempt began, `tree_digest` the tree that was measured."""
 
     submission_id: str
     order: FinalizedOrder
@@ -48,10 +50,17 @@ class Candidate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     speedup_ppm: int
     measured_against: tuple[str, ...]
     evidence: tuple[str, ...] = ()  # digests of the two attempt files
+    footprint: tuple[str, ...] = ()  # all slots it concerns; empty: its members and no others
+    tree_now: str = ""  # digest of the tree that its crown would make now; empty: `tree_digest`
+
+    @property
+    def slots(self) -> frozenset[str]:
+        """The slots it concerns."""
+        return frozenset(self.footprint or self.members)
 
 
 class Unresolved(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A submission still on its way; `members` is empty while its target is not known."""
+    """A submission still on its way; `members` are the slots it concerns, empty while its target is not known."""
 
     submission_id: str
     order: FinalizedOrder
@@ -126,8 +135,8 @@ def plan(state: CrownState, candidates: Sequence[Candidate], unresolved: Sequenc
     """
     ordered = sorted(candidates, key=lambda candidate: (candidate.order, candidate.submission_id))
     _check(state, ordered)
-    stale = [c for c in ordered if c.measured_against != incumbents(state, c.members)]
-    current = [c for c in ordered if c.measured_against == incumbents(state, c.members)]
+    current = [c for c in ordered if _is_current(state, c)]
+    stale = [c for c in ordered if not _is_current(state, c)]
     waiting = [c for c in current if _blocked(c, unresolved)]
     held = {c.submission_id for c in waiting}
     chain = _Chain(state)
@@ -204,14 +213,19 @@ def _check(state: CrownState, candidates: Sequence[Candidate]) -> None:
             raise InternalError("CANDIDATE_NO_MEMBERS", f"submission {candidate.submission_id[:12]} has no members")
 
 
+def _is_current(state: CrownState, candidate: Candidate) -> bool:
+    same_tree = candidate.tree_now in ("", candidate.tree_digest)
+    return same_tree and candidate.measured_against == incumbents(state, candidate.slots)
+
+
 def _blocked(candidate: Candidate, unresolved: Iterable[Unresolved]) -> bool:
     return any(
-        earlier.order < candidate.order and set(earlier.members) & set(candidate.members) for earlier in unresolved
+        earlier.order < candidate.order and candidate.slots.intersection(earlier.members) for earlier in unresolved
     )
 
 
 def _overlap(one: Candidate, other: Candidate) -> bool:
-    return not set(one.members).isdisjoint(other.members)
+    return not one.slots.isdisjoint(other.slots)
 
 
 class _Chain:

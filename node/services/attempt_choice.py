@@ -5,7 +5,9 @@ Invariants
 2. Nothing is measured that cannot count: a copy fails, a pass against a former arena, incumbent or engine tree goes
    back to the queue for free, and bytes that failed for the same hotkey against the same incumbent in the same arena
    fail again without being run (a PASS is never replayed).
-3. A target that the arena does not measure is no fault of the miner: its jobs are parked until that changes.
+3. A target that the arena does not measure is no fault of the miner: its jobs are parked until that changes. So are
+   those of a target whose incumbent's bundle is missing, until it is back; other targets do not notice
+   (`node.services.scope`).
 4. Choosing, claiming the job and recording the attempt are one transaction.
 """
 
@@ -18,8 +20,9 @@ from sqlalchemy import Connection
 
 from config.arena import Arena
 from config.target_catalog import Target, TargetCatalog
-from node.jobs import Job, JobState, RetryBudget, fail, park, transition
+from node.jobs import JobState, RetryBudget, fail, park, transition
 from node.services.copies import fail_if_copy
+from node.services.scope import scope_of
 from node.store.crown_rows import crown_state
 from node.store.events import now_ms
 from node.store.evidence_rows import (
@@ -32,15 +35,16 @@ from node.store.evidence_rows import (
     start_attempt,
 )
 from node.store.job_rows import Entry, due, save
-from qualify.engine_tree import EngineTree, Part
-from scoring.settle import incumbents
+from qualify.engine_tree import EngineTree
 
 TARGET_NOT_SERVED = "TARGET_NOT_SERVED"
+INCUMBENT_BUNDLE_LOST = "INCUMBENT_BUNDLE_LOST"
 _WINDOW = 64  # jobs looked at in one transaction
 
 
 class Chosen(msgspec.Struct, frozen=True):
-    """An attempt to run: the claimed job, its running row, the candidate, and every crowned bundle with its target."""
+    """An attempt to run: the claimed job, its running row, the candidate, and the crowned bundles in its scope, each
+    with its target."""
 
     entry: Entry
     attempt: AttemptRow
@@ -60,17 +64,15 @@ class Terms(msgspec.Struct, frozen=True):
         """Return the target when it is registered and the arena has a workload for it."""
         return self.catalog.find(target_id) if self.arena.workload(target_id) is not None else None
 
-    def reason_to_park(self, target: Target | None, job: Job) -> dict[str, str]:
-        """Return code and detail for a job that cannot be measured here now."""
-        if target is None:
-            detail = f"the arena {self.arena.id} does not measure {job.target_id}"
-            return {"code": TARGET_NOT_SERVED, "detail": detail}
-        return {"code": "BUNDLE_NOT_STORED", "detail": "a published bundle is not in the store"}
+    def unmeasured_slot(self, target: Target, tree: EngineTree) -> str:
+        """Return a slot that an attempt in `tree` would have to measure and the arena has no workload for, or ""."""
+        slots = sorted({*target.members, *tree.changed()})
+        return next((slot for slot in slots if self.arena.workload(slot) is None), "")
 
 
 class Rival(NamedTuple):
-    """What a candidate is measured against: the arena, the content hashes of the bundles that hold its members ("" is
-    stock), the live crowns over these, as submission ids (both sorted and joined by commas), and the engine tree."""
+    """What a candidate is measured against: the arena, the content hashes of the crowned bundles in its scope ("" is
+    stock), the crowns as submission ids (both sorted and joined by commas), and the tree with the candidate in it."""
 
     arena_digest: str
     incumbent: str
@@ -82,18 +84,16 @@ def choose(connection: Connection, terms: Terms) -> Chosen | None:
     """Claim the next attempt, settling on the way whatever needs no measurement. Returns None when nothing is due."""
     for state in (JobState.PASSED_ONCE, JobState.QUEUED):
         for entry in due(connection, state, terms.budget, _WINDOW):
-            job = entry.job
             if fail_if_copy(connection, entry) is not None:
                 continue
-            target = terms.measured_target(job.target_id)
-            rival = _rival(connection, terms, target)
-            candidate = find_bundle(connection, entry.submission.content_hash)
-            stack = _stack(connection, rival.tree)
-            if target is None or candidate is None or stack is None:
-                save(connection, job, park(
-                    job, job.token, worker=terms.worker, now_ms=now_ms(), **terms.reason_to_park(target, job)
+            found = _opened(connection, terms, entry)
+            if isinstance(found, Obstacle):
+                save(connection, entry.job, park(
+                    entry.job, entry.job.token, worker=terms.worker, now_ms=now_ms(), code=found.code,
+                    detail=found.detail,
                 ))
                 continue
+            rival, candidate, stack = found
             if state is JobState.PASSED_ONCE:
                 if _requeued(connection, entry, rival):
                     continue
@@ -103,29 +103,56 @@ def choose(connection: Connection, terms: Terms) -> Chosen | None:
     return None
 
 
-def _stack(connection: Connection, tree: EngineTree) -> tuple[tuple[str, BundleRow], ...] | None:
-    """Return the stored bundles of an engine tree with their targets; None when one of them is not in the store."""
-    found = [(part.target_id, find_bundle(connection, part.content_hash)) for part in tree.parts]
-    known = tuple((target_id, bundle) for target_id, bundle in found if bundle is not None)
-    return known if len(known) == len(found) else None
+class Obstacle(NamedTuple):
+    """Why a job cannot be measured here now."""
+
+    code: str
+    detail: str
 
 
-def _rival(connection: Connection, terms: Terms, target: Target | None) -> Rival:
-    state = crown_state(connection)
-    served = [crown for crown in state.crowns if terms.catalog.find(crown.target_id) is not None]
-    tree = EngineTree.of(terms.catalog, [Part(crown.target_id, crown.content_hash) for crown in served])
-    members = frozenset() if target is None else frozenset(target.members)
-    holders = sorted(crown.content_hash for crown in state.crowns if members.intersection(crown.members))
-    return Rival(terms.arena.digest, ",".join(holders), ",".join(incumbents(state, members)), tree)
+_Stack = tuple[tuple[str, BundleRow], ...]
+
+
+def _opened(connection: Connection, terms: Terms, entry: Entry) -> tuple[Rival, BundleRow, _Stack] | Obstacle:
+    target = terms.measured_target(entry.job.target_id)
+    if target is None:
+        return Obstacle(TARGET_NOT_SERVED, f"the arena {terms.arena.id} does not measure {entry.job.target_id}")
+    scope = scope_of(terms.catalog, crown_state(connection), target)
+    tree = scope.tree_with(target, entry.submission.content_hash)
+    if slot := terms.unmeasured_slot(target, tree):
+        detail = f"a crown on {target.id} would take {slot} from its holder, and the arena {terms.arena.id} has no"
+        return Obstacle(TARGET_NOT_SERVED, f"{detail} workload for that")
+    candidate = find_bundle(connection, entry.submission.content_hash)
+    if candidate is None:
+        return Obstacle("BUNDLE_NOT_STORED", "a published bundle is not in the store")
+    stack = crowned_bundles(connection, terms, target.id)
+    for target_id, content_hash, bundle in stack:
+        if bundle is None:
+            return Obstacle(INCUMBENT_BUNDLE_LOST, lost_bundle(target_id, content_hash, "is not in the store"))
+    rival = Rival(terms.arena.digest, scope.incumbent, ",".join(scope.measured_against), tree)
+    return rival, candidate, tuple((target_id, bundle) for target_id, _, bundle in stack if bundle is not None)
+
+
+def lost_bundle(target_id: str, content_hash: str, why: str) -> str:
+    """Return the sentence for jobs that wait for a crowned bundle."""
+    return f"the bundle {content_hash} that holds {target_id} {why}"
+
+
+def crowned_bundles(connection: Connection, terms: Terms, target_id: str) -> list[tuple[str, str, BundleRow | None]]:
+    """Return the crowned bundles that attempts on a target need: target, content hash, and row where there is one."""
+    target = terms.catalog.find(target_id)
+    if target is None:
+        return []
+    parts = scope_of(terms.catalog, crown_state(connection), target).tree.parts
+    return [(part.target_id, part.content_hash, find_bundle(connection, part.content_hash)) for part in parts]
 
 
 def _requeued(connection: Connection, entry: Entry, rival: Rival) -> bool:
     """Send a job whose primary attempt was against another rival back to the queue, for free."""
     job = entry.job
     primary = load_attempt(connection, job.primary_attempt)
-    tree = rival.tree.replaced(Part(job.target_id, entry.submission.content_hash))
     then = (primary.arena_digest, primary.incumbent, primary.measured_against, primary.tree_digest)
-    if then == (rival.arena_digest, rival.incumbent, rival.measured_against, tree.digest):
+    if then == (rival.arena_digest, rival.incumbent, rival.measured_against, rival.tree.digest):
         return False
     save(connection, job, transition(
         job, JobState.QUEUED, job.token, primary_attempt="", reproduction_attempt="", faults=0, not_before_ms=0,
@@ -159,7 +186,7 @@ def _replayed(connection: Connection, entry: Entry, rival: Rival) -> bool:
 
 
 def _claim(
-    connection: Connection, entry: Entry, candidate: BundleRow, rival: Rival, stack: tuple[tuple[str, BundleRow], ...]
+    connection: Connection, entry: Entry, candidate: BundleRow, rival: Rival, stack: _Stack
 ) -> Chosen:
     job, submission = entry
     reproduction = job.state is JobState.PASSED_ONCE

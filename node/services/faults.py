@@ -3,7 +3,8 @@
 Invariants
 1. The fault is reported, then the job goes back or is parked (see `node.jobs.after_fault`).
 2. Writing that down waits as long as it must: a full disk delays a job, it never loses one.
-3. A step whose input vanished from disk goes back to the step that makes it, within the same budget.
+3. A step whose input vanished from disk goes back to the step that makes it, within the same budget. Where the input is
+   another submission's, the job waits until that is whole again (`node.services.restoring`).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import structlog
 from sqlalchemy import Connection
 
 from config.errors import Blame, CacheonError, HostError, InternalError
-from node.jobs import Job, JobState, RetryBudget, StaleTokenError, after_fault
+from node.jobs import Job, JobState, RetryBudget, StaleTokenError, after_fault, park
 from node.services.context import NodeContext
 from node.services.supervisor import report_fault
 from node.store.engine import StateReplacedError
@@ -33,6 +34,10 @@ class LostInputError(InternalError):
     def __init__(self, code: str, message: str, back: JobState) -> None:
         super().__init__(code, message)
         self.back = back
+
+
+class LostIncumbentError(InternalError):
+    """A crowned bundle that the attempt needs is gone or damaged: the job waits for it."""
 
 
 async def write_patiently(context: NodeContext, work: Callable[..., T], *arguments: Any) -> T:
@@ -64,6 +69,10 @@ async def job_fault(context: NodeContext, where: str, job: Job, error: Exception
 
 def record_fault(connection: Connection, job: Job, error: Exception, budget: RetryBudget, worker: str) -> Job:
     """Move `job` after a fault of ours, with the fault's code and text on it."""
+    if isinstance(error, LostIncumbentError):
+        return save(connection, job, park(
+            job, job.token, worker=worker, now_ms=now_ms(), code=error.code, detail=error.message
+        ))
     code, detail, blame = "UNEXPECTED", f"{type(error).__name__}: {error}", Blame.INTERNAL
     if isinstance(error, CacheonError):
         code, detail = error.code, error.message

@@ -6,7 +6,8 @@ Invariants
 3. Verdict, attempt row and job move are one transaction; the receipt's file is on disk before it.
 4. PASS moves on (once, then twice), FAIL is final, RETRY and every fault of ours spend the fault budget. A verdict that
    wants a person's eyes parks the job at once: measuring again would not change it.
-5. A bundle or first attempt that vanished from disk is made anew: the job goes back to be fetched, or queued.
+5. A bundle or first attempt that vanished from disk is made anew: the job goes back to be fetched, or queued. For a
+   crowned bundle that vanished its challengers wait, and it is brought back (`node.services.restoring`).
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ from sqlalchemy import Connection
 from config.errors import GradeError, HostError, InternalError, NotFoundError
 from intake.publish import open_published
 from node.jobs import HELD_CODES, Job, JobState, fail, park, transition
-from node.services.attempt_choice import Chosen, choose
+from node.services.attempt_choice import INCUMBENT_BUNDLE_LOST, Chosen, choose, lost_bundle
 from node.services.attempt_process import Evidence, read_compressed, run_attempt
 from node.services.context import NodeContext
-from node.services.faults import LostInputError, job_fault, record_fault, write_patiently
+from node.services.faults import LostIncumbentError, LostInputError, job_fault, record_fault, write_patiently
 from node.services.receipts import ReceiptBook
 from node.store.events import now_ms
 from node.store.evidence_rows import (
@@ -121,8 +122,8 @@ class QualificationService:
             raise LostInputError(error.code, f"the first attempt is lost: {error.message}", JobState.QUEUED) from error
 
     def _request(self, chosen: Chosen) -> AttemptRequest:
-        """Return the request for an attempt. Raises `LostInputError` for a candidate, and what
-        `intake.publish.open_published` raises for a crowned bundle, that is missing or damaged."""
+        """Return the request for an attempt. Raises `LostInputError` for a candidate, and `LostIncumbentError` for a
+        crowned bundle, that is missing or damaged."""
         settings, submission, layout = self._context.settings, chosen.entry.submission, self._context.layout
         return AttemptRequest(
             attempt_id=chosen.attempt.attempt_id,
@@ -130,7 +131,7 @@ class QualificationService:
             target_id=chosen.attempt.target_id,
             arena=str(self._context.arena_path),
             candidate=_candidate(layout, chosen.candidate),
-            stack=tuple(Holding(target_id, _reference(layout, bundle)) for target_id, bundle in chosen.stack),
+            stack=tuple(Holding(target_id, _crowned(layout, target_id, bundle)) for target_id, bundle in chosen.stack),
             reservation=Reservation(submission.block, submission.event_index, submission.hotkey),
             previous_attempt=chosen.attempt.previous_digest,
             waive=settings.sandbox.waive,
@@ -148,6 +149,14 @@ def _candidate(layout: StateLayout, bundle: BundleRow) -> BundleRef:
         return _reference(layout, bundle)
     except (NotFoundError, HostError) as error:
         raise LostInputError(error.code, error.message, JobState.RESERVED) from error
+
+
+def _crowned(layout: StateLayout, target_id: str, bundle: BundleRow) -> BundleRef:
+    try:
+        return _reference(layout, bundle)
+    except (NotFoundError, HostError) as error:
+        why = f"is missing or damaged [{error.code}]"
+        raise LostIncumbentError(INCUMBENT_BUNDLE_LOST, lost_bundle(target_id, bundle.content_hash, why)) from error
 
 
 def _read_evidence(layout: StateLayout, attempt: AttemptRow) -> Attempt:

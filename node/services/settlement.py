@@ -7,7 +7,8 @@ Invariants
 3. An earlier submission holds back a later candidate only while it is on its way and may overlap: with its own
    members once its target is known, with every member while its bounded transport budget lasts. A parked one holds
    back nobody, nor does one whose payment cannot be looked up for long.
-4. A candidate measured against a former incumbent goes back to the queue, free of charge.
+4. A candidate measured against a former incumbent, or whose crown would make another tree than the one it was measured
+   in, goes back to the queue, free of charge.
 """
 
 from __future__ import annotations
@@ -24,13 +25,14 @@ from node.services.attempt_choice import TARGET_NOT_SERVED
 from node.services.context import NodeContext
 from node.services.copies import fail_if_copy
 from node.services.receipts import ReceiptBook
+from node.services.scope import scope_of
 from node.store.crown_rows import crown_state, record_settlement
 from node.store.events import append_event, now_ms
 from node.store.evidence_rows import AttemptRow, load_attempt, record_receipt
 from node.store.job_rows import Entry, entries, save, unfinished
 from scoring.receipts import crown_statement
 from scoring.reproduce import credited_speedup_ppm
-from scoring.settle import Candidate, FinalizedOrder, Plan, Unresolved, plan
+from scoring.settle import Candidate, CrownState, FinalizedOrder, Plan, Unresolved, plan
 
 _REQUEUED = "measured against a former incumbent; measured again against the present one"
 
@@ -108,16 +110,17 @@ def prepare(connection: Connection, catalog: TargetCatalog) -> Settling | None:
     finished = entries(connection, JobState.PASSED_TWICE)
     if not finished:
         return None
+    state = crown_state(connection)
     pairs = {entry.job.submission_id: _pair(connection, entry) for entry in finished}
-    candidates = [_candidate(entry, pairs[entry.job.submission_id], catalog) for entry in finished]
+    candidates = [_candidate(entry, pairs[entry.job.submission_id], catalog, state) for entry in finished]
     everything = tuple(sorted({member for target in catalog.targets.values() for member in target.members}))
     on_their_way = [
-        Unresolved(entry.job.submission_id, _order(entry), _members(entry, catalog, everything))
+        Unresolved(entry.job.submission_id, _order(entry), _slots(entry, catalog, state, everything))
         for entry in unfinished(connection)
         if entry.job.state not in (JobState.PASSED_TWICE, JobState.PARKED) and not is_stuck(entry.job)
     ]
     return Settling(
-        plan(crown_state(connection), candidates, on_their_way),
+        plan(state, candidates, on_their_way),
         {name: (first.receipt_digest, second.receipt_digest) for name, (first, second) in pairs.items()},
     )
 
@@ -150,22 +153,28 @@ def _pair(connection: Connection, entry: Entry) -> tuple[AttemptRow, AttemptRow]
     )
 
 
-def _candidate(entry: Entry, pair: tuple[AttemptRow, AttemptRow], catalog: TargetCatalog) -> Candidate:
+def _candidate(
+    entry: Entry, pair: tuple[AttemptRow, AttemptRow], catalog: TargetCatalog, state: CrownState
+) -> Candidate:
     primary, reproduction = pair
     target = catalog.targets[entry.job.target_id]
+    scope = scope_of(catalog, state, target)
     return Candidate(
         submission_id=entry.job.submission_id, order=_order(entry), target_id=target.id, members=target.members,
         tree_digest=primary.tree_digest, speedup_ppm=credited_speedup_ppm(primary, reproduction),
         measured_against=tuple(filter(None, primary.measured_against.split(","))),
-        evidence=(primary.digest, reproduction.digest),
+        evidence=(primary.digest, reproduction.digest), footprint=scope.slots,
+        tree_now=scope.tree_with(target, entry.submission.content_hash).digest,
     )
 
 
-def _members(entry: Entry, catalog: TargetCatalog, everything: tuple[str, ...]) -> tuple[str, ...]:
+def _slots(
+    entry: Entry, catalog: TargetCatalog, state: CrownState, everything: tuple[str, ...]
+) -> tuple[str, ...]:
     if entry.job.state in TARGET_UNKNOWN:
         return everything
     target = catalog.find(entry.job.target_id)
-    return target.members if target is not None else ()
+    return scope_of(catalog, state, target).slots if target is not None else ()
 
 
 def _order(entry: Entry) -> FinalizedOrder:

@@ -211,7 +211,7 @@ async def test_unknown_incumbent_is_never_taken_for_stock(judging: World) -> Non
     await judging.store.write(lambda connection: connection.execute(delete(bundles)))
     await judging.queue(submission(2))
     assert not await judging.measure()
-    assert await judging.states() == ["settled", "parked:BUNDLE_NOT_STORED"]
+    assert await judging.states() == ["settled", "parked:INCUMBENT_BUNDLE_LOST"]
 
 
 async def test_added_variants_do_not_hide_a_copy(judging: World) -> None:
@@ -339,30 +339,28 @@ async def _crown(world: World, number: int, target: str, members: tuple[str, ...
     return one.content_hash
 
 
-async def test_attempts_get_every_crowned_bundle(judging: World) -> None:
-    """The stack of a request names each target with its holder; the candidate's own target may have none."""
-    silu = await _crown(judging, 7, "activation.silu_and_mul", ("activation.silu_and_mul",))
-    sdpa = await _crown(judging, 8, "attention.sdpa", ("attention.sdpa",))
-    gone = await _crown(judging, 9, "no.longer.registered", ("no.longer.registered",))
+async def test_attempts_get_the_crowned_bundles_of_their_own_scope(judging: World) -> None:
+    """The stack of a request names the holder of its target, and none of targets that it has nothing to do with."""
+    await _crown(judging, 7, "activation.silu_and_mul", ("activation.silu_and_mul",))
+    await _crown(judging, 9, "no.longer.registered", ("no.longer.registered",))
     await judging.queue(submission(1))
     await judging.measure()
-    (request,) = judging.requests
-    stack = {one.target_id: one.bundle.content_hash for one in request.stack}
-    assert stack == {"activation.silu_and_mul": silu, "attention.sdpa": sdpa}
-    assert request.incumbent is None
-    assert gone not in stack.values()
+    mine = await _crown(judging, 8, TARGET, (TARGET,))
+    await judging.queue(submission(2))
+    await judging.measure()
+    first, second = judging.requests
+    assert (first.stack, first.incumbent) == ((), None)
+    assert [(one.target_id, one.bundle.content_hash) for one in second.stack] == [(TARGET, mine)]
 
 
-async def test_a_pass_from_a_former_engine_tree_goes_back_to_the_queue(judging: World) -> None:
-    """A crown of another target changes what both arms run from, so the first attempt is made again, for free."""
+async def test_a_crown_of_another_target_disturbs_nobody(judging: World) -> None:
+    """A first pass stands while crowns come and go that its target has nothing to do with."""
     await judging.queue(submission(1))
     await judging.measure()
     await _crown(judging, 7, "activation.silu_and_mul", ("activation.silu_and_mul",))
     await judging.work()
-    assert [len(request.stack) for request in judging.requests] == [0, 1, 1]
-    assert [request.role for request in judging.requests] == ["primary", "primary", "reproduction"]
-    job = await judging.job(submission(1))
-    assert (job.state, job.faults) == (JobState.SETTLED, 0)
+    assert [(len(request.stack), request.role) for request in judging.requests] == [(0, "primary"), (0, "reproduction")]
+    assert (await judging.job(submission(1))).state is JobState.SETTLED
 
 
 async def test_a_stop_in_the_middle_costs_nothing(judging: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -200,7 +200,7 @@ def test_a_wide_incumbent_answers_for_itself_beside_a_narrow_candidate(
     evidence = run_attempt(make_request(candidate, arena, incumbent=incumbent), lambda event: None, fork_server)
     verdict = grade(evidence, load_arena(arena))
     assert (verdict.outcome, verdict.code) == ("RETRY", "BASELINE_FAILED")
-    assert [(incident.role, incident.stage) for incident in evidence.incidents] == [("baseline", "block")]
+    assert [(incident.role, incident.stage) for incident in evidence.incidents] == [("baseline", "warmup")]
 
 
 @pytest.mark.parametrize("crowned", [False, True])
