@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import Connection, update
 
 from intake.fingerprint import VERSION
-from node.cli.actions.chain_status import Standing, kinship_lines
+from node.cli.standings import Standing, kinship_lines
 from node.jobs import JobState
 from node.kinship import Kinship, decode
 from node.services.reprints import reprint_all

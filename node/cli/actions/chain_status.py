@@ -1,73 +1,74 @@
-"""`cacheon chain-status`: where submissions stand, from the chain and, when it is at hand, from a node's store.
+"""`cacheon chain-status`: where submissions stand, from the chain and, when one is named, from a node.
 
 A submission goes `sealed` -> `revealed` (or `refused`, when the opened bytes are no payload) on the chain, and on
-through the states of a node's job when `--node-state` names its folder.
+through the states of a node's job when `--node` or `--node-state` names one.
+
+Invariants
+1. Watching keeps nothing: everything is asked again, so it can be stopped at any time and started elsewhere with the
+   same id.
+2. A first question that fails is an error; later ones that fail are told once and asked again until they succeed.
+3. Changes are talk (standard error), or with `--json` one line each of their own schema; the result is printed once, at
+   the end, as without `--watch`.
 """
 
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from config.canonical import is_digest
-from config.errors import ConfigurationError, ExitCode
-from node.cli.miner import submission_id
+from config.errors import ConfigurationError, NetworkError
+from node.cli.node_views import FolderNode, HttpNode, NodeSource, require_same_chain
 from node.cli.output import Output, table
 from node.cli.resolve import resolve
-from node.kinship import Kinship
+from node.cli.standings import Standing, Wanted, exit_code, kinship_lines, stage_text, standings
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from rich.console import Console
 
     from chain.client import ChainClient
-    from chain.commitments import CommitmentState
     from config.settings import Settings
     from node.cli.options import ChainChoice
-    from node.status import NodeStatus, SubmissionStatus
 
 _SS58_LENGTH = 48
+_RETRY_SECONDS, _RETRY_CAP_SECONDS = 1.0, 30.0
 
 
-class Standing(msgspec.Struct, frozen=True):
-    """One submission of a hotkey. `block` is where it was committed (while sealed) or revealed.
+@dataclass(frozen=True)
+class Watching:
+    """Which node is asked, and how long. `timeout` is seconds; None means until the verdict."""
 
-    `rounds_left` counts beacon rounds until a sealed one opens; `weight_ppm` is its confirmed share.
-    """
-
-    id: str
-    hotkey: str
-    content_hash: str
-    url: str
-    stage: str
-    block: int
-    rounds_left: int
-    code: str
-    blame: str
-    detail: str
-    weight_ppm: int
-    final: bool
-    kinship: Kinship | None = None  # what it shares with an earlier submission, when a node knows it
+    node: str | None = None
+    node_state: str | None = None
+    watch: bool = False
+    timeout: float | None = None
 
 
-class Wanted(msgspec.Struct, frozen=True):
-    """Whose submissions are asked for; an empty content hash means all of them."""
-
-    hotkey: str
-    content_hash: str
-
-
-def run(identifier: str | None, choice: ChainChoice, *, node_state: str | None, watch: bool, as_json: bool) -> int:
-    """Show, or follow, the submissions of one hotkey. Returns 7 while one is pending or none is known."""
-    output = Output("chain-status", as_json=as_json)
+def run(identifier: str | None, choice: ChainChoice, watching: Watching, *, as_json: bool) -> int:
+    """Show, or follow, the submissions of one hotkey. Returns the exit code of the verdict, 7 while there is none."""
     address = choice.hotkey if choice.hotkey and len(choice.hotkey) == _SS58_LENGTH else None
     overrides = choice.overrides()
     if address:
         overrides.pop("chain.hotkey")
+    source = _source(watching)
     settings = resolve(choice.config, overrides).settings
     wanted = _wanted(identifier, address, settings)
-    return asyncio.run(_show(settings, wanted, node_state, output, watch=watch))
+    return asyncio.run(_show(settings, wanted, source, Output("chain-status", as_json=as_json), watching))
+
+
+def _source(watching: Watching) -> NodeSource | None:
+    if watching.node is not None and watching.node_state is not None:
+        raise ConfigurationError(
+            "NODE_NAMED_TWICE", "both --node and --node-state name a node", hint="give one of them"
+        )
+    if watching.node is not None:
+        return HttpNode(watching.node)
+    return FolderNode(watching.node_state) if watching.node_state is not None else None
 
 
 def _wanted(identifier: str | None, address: str | None, settings: Settings) -> Wanted:
@@ -85,99 +86,90 @@ def _wanted(identifier: str | None, address: str | None, settings: Settings) -> 
     return Wanted(hotkey or address or "", content_hash)
 
 
-async def _show(settings: Settings, wanted: Wanted, node_state: str | None, output: Output, *, watch: bool) -> int:
+async def _show(
+    settings: Settings, wanted: Wanted, source: NodeSource | None, output: Output, watching: Watching
+) -> int:
     from chain.client import ChainClient
 
+    try:
+        async with ChainClient.from_settings(settings.chain) as client:
+            await client.require_subnet(settings.chain.netuid, await client.finalized_head())
+            rows = await _standings(client, settings, wanted, source)
+            if watching.watch:
+                rows = await _follow(
+                    lambda: _standings(client, settings, wanted, source),
+                    rows,
+                    output,
+                    watching.timeout,
+                    poll_seconds=settings.chain.poll_seconds,
+                )
+    finally:
+        if source is not None:
+            await source.close()
+    _print_all(rows, output)
+    return int(exit_code(rows))
+
+
+async def _follow(
+    ask: Callable[[], Awaitable[tuple[Standing, ...]]],
+    rows: tuple[Standing, ...],
+    output: Output,
+    timeout: float | None,  # noqa: ASYNC109 - the option's meaning: what was seen last is the result
+    *,
+    poll_seconds: float,
+) -> tuple[Standing, ...]:
+    """Ask until every row is final or the time is over; return the last rows."""
+    loop = asyncio.get_running_loop()
+    deadline = None if timeout is None else loop.time() + timeout
     shown: dict[str, Standing] = {}
-    async with ChainClient.from_settings(settings.chain) as client:
-        await client.require_subnet(settings.chain.netuid, await client.finalized_head())
-        while True:
-            rows = await _standings(client, settings, wanted, node_state)
-            if not watch:
-                _print_all(rows, output)
-                break
-            for row in rows:
-                steady = msgspec.structs.replace(row, rounds_left=0)  # a countdown is no change
-                if shown.get(row.id) != steady:
-                    shown[row.id] = steady
-                    _print_change(row, output)
-            if rows and all(row.final for row in rows):
-                break
-            await asyncio.sleep(settings.chain.poll_seconds)
-    return int(ExitCode.OK if rows and all(row.final for row in rows) else ExitCode.NOT_FOUND)
+    failures = 0
+    while True:
+        for row in rows:
+            steady = msgspec.structs.replace(row, rounds_left=0)  # a countdown is no change
+            if shown.get(row.id) != steady:
+                shown[row.id] = steady
+                _tell(row, output)
+        if rows and all(row.final for row in rows):
+            return rows
+        wait = poll_seconds if not failures else min(_RETRY_SECONDS * 2 ** (failures - 1), _RETRY_CAP_SECONDS)
+        if deadline is not None and loop.time() + wait > deadline:
+            await asyncio.sleep(max(0.0, deadline - loop.time()))
+            return rows
+        await asyncio.sleep(wait)
+        try:
+            rows = await ask()
+        except NetworkError as error:
+            if not failures:
+                output.note(f"{error.message} [{error.code}]; asking again until it answers")
+            failures += 1
+            continue
+        if failures:
+            output.note("it answers again")
+        failures = 0
 
 
 async def _standings(
-    client: ChainClient, settings: Settings, wanted: Wanted, node_state: str | None
+    client: ChainClient, settings: Settings, wanted: Wanted, source: NodeSource | None
 ) -> tuple[Standing, ...]:
     from chain.commitments import commitment_state
 
-    block = await client.head()
+    # the node first: a reveal that comes in between is then one that it has not read, not one that it left out
+    view = await source.view(wanted) if source is not None else None
+    if view is not None:
+        require_same_chain(view, await client.genesis_hash(), settings.chain.netuid)
     state = await commitment_state(
-        client, settings.chain.netuid, wanted.hotkey, block, allow_loopback_http=settings.is_devnet
+        client, settings.chain.netuid, wanted.hotkey, await client.head(), allow_loopback_http=settings.is_devnet
     )
-    view = None
-    if node_state is not None:
-        from node.status import read_status
-
-        view = await asyncio.to_thread(read_status, node_state)
     return standings(wanted, state, view)
-
-
-def standings(wanted: Wanted, state: CommitmentState, view: NodeStatus | None) -> tuple[Standing, ...]:
-    """Return the submissions that `wanted` names, oldest first; what a node knows goes before what the chain shows."""
-    known = {}
-    for submission in view.submissions if view else ():
-        if submission.hotkey == wanted.hotkey:
-            known[submission.content_hash, submission.block] = submission
-    rows = [_from_node(submission) for submission in known.values()]
-    for reveal in state.reveals:
-        if (reveal.content_hash, reveal.block) in known:
-            continue
-        stage, final = ("refused", True) if reveal.reason else ("revealed", view is None)
-        row = _row(wanted.hotkey, reveal.content_hash, stage, reveal.block, final=final)
-        rows.append(msgspec.structs.replace(row, url=reveal.url, code=reveal.reason))
-    if wanted.content_hash:
-        rows = [row for row in rows if row.content_hash == wanted.content_hash]
-    if state.status in ("sealed", "failed") and not (wanted.content_hash and rows):
-        # a sealed commitment does not say what is in it: it counts as the one asked for until something else turns up
-        row = _row(
-            wanted.hotkey, wanted.content_hash, state.status, state.committed_block or 0, final=state.status == "failed"
-        )
-        rows.append(msgspec.structs.replace(row, rounds_left=max(0, (state.reveal_round or 0) - state.last_round)))
-    return tuple(sorted(rows, key=lambda row: row.block))
-
-
-def _row(hotkey: str, content_hash: str, stage: str, block: int, *, final: bool) -> Standing:
-    identity = submission_id(hotkey, content_hash) if content_hash else f"{hotkey}:block-{block}"
-    return Standing(identity, hotkey, content_hash, "", stage, block, 0, "", "", "", 0, final)
-
-
-def _from_node(submission: SubmissionStatus) -> Standing:
-    return Standing(
-        id=submission_id(submission.hotkey, submission.content_hash),
-        hotkey=submission.hotkey,
-        content_hash=submission.content_hash,
-        url=submission.url,
-        stage=str(submission.state),
-        block=submission.block,
-        rounds_left=0,
-        code=submission.code,
-        blame=submission.blame,
-        detail=submission.detail,
-        weight_ppm=submission.weight_ppm,
-        final=submission.final,
-        kinship=submission.kinship,
-    )
 
 
 def _print_all(rows: tuple[Standing, ...], output: Output) -> None:
     if not rows and not output.as_json:
         output.note("nothing is known of this hotkey or content hash on this subnet")
         return
-    cells = [(str(row.block), row.content_hash or "sealed", _stage_text(row), row.code, row.blame) for row in rows]
+    cells = [(str(row.block), row.content_hash or "sealed", stage_text(row), row.code, row.blame) for row in rows]
     listing = table(("block", "content hash", "stage", "code", "blame"), cells, whole=("content hash", "code"))
-    text = "\n".join(line for row in rows for line in kinship_lines(row))
+    text = "\n".join(line for row in rows for line in (*detail_lines(row), *kinship_lines(row)))
 
     def show(console: Console) -> None:
         console.print(listing)
@@ -187,30 +179,13 @@ def _print_all(rows: tuple[Standing, ...], output: Output) -> None:
     output.result(rows, show)
 
 
-def kinship_lines(row: Standing) -> list[str]:
-    """Return, line by line, which parts of a submission are those of an earlier one."""
-    kinship = row.kinship
-    if kinship is None:
-        return []
-    what = "is a copy of" if kinship.kind == "copy" else "resembles (which decides nothing)"
-    shares = f"{kinship.equal_ppm / 10_000:.0f} % equal, {kinship.alike_ppm / 10_000:.0f} % but for constants"
-    return [
-        f"{row.content_hash} {what} submission {kinship.submission_id}",
-        f"  of {kinship.hotkey}, revealed in block {kinship.block}: {shares}",
-        *(
-            f"  {part.ours} = {part.earlier}{'' if part.is_equal else ' (but for constants)'}, {part.weight} tokens"
-            for part in kinship.parts
-        ),
-    ]
+def detail_lines(row: Standing) -> list[str]:
+    """Return what a verdict says beside its code."""
+    return [f"{row.content_hash}: {row.detail}"] if row.detail else []
 
 
-def _print_change(row: Standing, output: Output) -> None:
-    text = f"block {row.block}  {row.content_hash or '(sealed)'}  {_stage_text(row)}  {row.code} {row.detail}".rstrip()
-    text = "\n".join([text, *kinship_lines(row)])
-    output.result(row, lambda console: console.print(text, markup=False, soft_wrap=True))
-
-
-def _stage_text(row: Standing) -> str:
-    if row.stage != "sealed":
-        return row.stage
-    return f"sealed, {row.rounds_left} round{'' if row.rounds_left == 1 else 's'} left"
+def _tell(row: Standing, output: Output) -> None:
+    if output.as_json:
+        Output("chain-status event", as_json=True).json_line(row)
+    text = f"block {row.block}  {row.content_hash or '(sealed)'}  {stage_text(row)}  {row.code} {row.detail}".rstrip()
+    output.note(text)

@@ -75,6 +75,18 @@ def chain_status(  # noqa: PLR0913 - one parameter per option
         ),
     ] = None,
     watch: Annotated[bool, typer.Option("--watch", help="Follow until every listed submission is decided.")] = False,
+    timeout: Annotated[
+        float | None,
+        typer.Option(
+            "--timeout", metavar="SECONDS", min=0.0, help="Stop watching after this long.", show_default=False
+        ),
+    ] = None,
+    node: Annotated[
+        str | None,
+        typer.Option(
+            "--node", metavar="URL", help="Pages of a node (its `http.listen`): adds its view.", show_default=False
+        ),
+    ] = None,
     hotkey: Annotated[
         str | None,
         typer.Option(
@@ -98,15 +110,17 @@ def chain_status(  # noqa: PLR0913 - one parameter per option
     config: options.Config = None,
     json: options.Json = False,
 ) -> int:
-    """Show where submissions stand: sealed, revealed, and, with a node's state folder, their verdict.
+    """Show where submissions stand: sealed, revealed, and, when a node is named, each of its states and the verdict.
 
-    With `--watch --json` every change is one line. Exit code 7 while something is still pending or nothing is known.
+    Watching can be stopped and taken up again at any time. With `--watch --json` every change is one line, and the last
+    line is the result. Exit code 7 while something is pending or nothing is known, else that of the newest verdict: 0
+    for a crown, 3 for a rejection. Without a node the reveal is the end.
     """
-    from node.cli.actions.chain_status import run
+    from node.cli.actions.chain_status import Watching, run
 
     endpoints = tuple(endpoint) if endpoint else None
     choice = ChainChoice(config, network, endpoints, netuid, wallet, hotkey, wallet_path)
-    return run(identifier, choice, node_state=node_state, watch=watch, as_json=json)
+    return run(identifier, choice, Watching(node, node_state, watch, timeout), as_json=json)
 
 
 def register(app: typer.Typer) -> None:

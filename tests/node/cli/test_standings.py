@@ -7,36 +7,17 @@ import pytest
 
 from chain.blocks import BlockRef
 from chain.commitments import CommitmentState, RevealedPayload
-from node.cli.actions.chain_status import Wanted, standings
-from node.status import NodeStatus, SubmissionStatus
+from config.errors import ExitCode
+from node.cli.standings import NodeView, Wanted, exit_code, stage_text, standings
+from node.status import SubmissionStatus
 
 HOTKEY, A, B = "5Hot", "a" * 64, "b" * 64
 HEAD = BlockRef(100, "0x00")
 
 
-def node_view(*submissions: SubmissionStatus) -> NodeStatus:
+def node_view(*submissions: SubmissionStatus, cursor_block: int = 0) -> NodeView:
     """A node that knows these submissions."""
-    return NodeStatus(
-        schema="",
-        state_dir="",
-        running_pid=0,
-        genesis_hash="",
-        netuid=2,
-        cursor_block=0,
-        cursor_hash="",
-        epoch=-1,
-        counts={},
-        submissions=submissions,
-        crowns=(),
-        publication=None,
-        publications=(),
-        weights=(),
-        arena="",
-        arena_digest="",
-        waived=(),
-        events=0,
-        events_head="",
-    )
+    return NodeView(genesis_hash="0x", netuid=2, cursor_block=cursor_block, submissions=submissions)
 
 
 def submission(content_hash: str, block: int, state: str, *, final: bool) -> SubmissionStatus:
@@ -99,3 +80,45 @@ def test_only_what_was_asked_for(wanted: str) -> None:
     rows = standings(Wanted(HOTKEY, wanted), state, None)
     assert [row.content_hash for row in rows] == [wanted]
     assert msgspec.json.encode(rows)
+
+
+def test_a_reveal_that_the_node_left_behind_is_told() -> None:
+    """A node that read the block without it will never have it; one that is not there yet may."""
+    state = CommitmentState(HEAD, "revealed", reveals=(RevealedPayload(80, "d", A, "u"),))
+    for cursor, stage, final in ((79, "revealed", False), (80, "not_taken", True)):
+        (row,) = standings(Wanted(HOTKEY, A), state, node_view(cursor_block=cursor))
+        assert (row.stage, row.final) == (stage, final)
+    assert "start_block" in row.detail
+    assert exit_code([row]) is ExitCode.NOT_FOUND
+
+
+@pytest.mark.parametrize(
+    ("state", "code"),
+    [
+        ("settled", ExitCode.OK),
+        ("failed", ExitCode.REJECTED),
+        ("expired", ExitCode.NOT_FOUND),
+    ],
+)
+def test_the_exit_code_is_the_verdicts(state: str, code: ExitCode) -> None:
+    """A crown is 0, a rejection 3; pending work in the list is 7, whatever else is decided."""
+    nothing = CommitmentState(HEAD, "none")
+    rows = standings(Wanted(HOTKEY, ""), nothing, node_view(submission(A, 80, state, final=True)))
+    assert exit_code(rows) is code
+    pending = submission(B, 70, "measuring", final=False)
+    rows = standings(Wanted(HOTKEY, ""), nothing, node_view(submission(A, 80, state, final=True), pending))
+    assert exit_code(rows) is ExitCode.NOT_FOUND
+
+
+def test_the_newest_verdict_decides() -> None:
+    """An older rejection does not spoil a later crown."""
+    both = node_view(submission(A, 80, "failed", final=True), submission(B, 90, "settled", final=True))
+    assert exit_code(standings(Wanted(HOTKEY, ""), CommitmentState(HEAD, "none"), both)) is ExitCode.OK
+    assert exit_code(()) is ExitCode.NOT_FOUND
+
+
+def test_what_the_chain_could_not_open_is_its_fault() -> None:
+    """A timelock that failed to open is final, and no rejection of the bundle."""
+    (row,) = standings(Wanted(HOTKEY, A), CommitmentState(HEAD, "failed", committed_block=90), None)
+    assert (row.final, exit_code([row])) == (True, ExitCode.CHAIN)
+    assert "chain" in stage_text(row)
