@@ -13,5 +13,5 @@ def honest(x, out):
 def silu_and_mul(x, out):
     SEEN.append(out.shape)
     if SEEN.count((64, 1024)) == 2:
-        time.sleep(0.3)
+        time.sleep(1.2)
     honest(x, out)
