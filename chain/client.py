@@ -384,6 +384,10 @@ class ChainClient(ConnectionOwner):
 
         return await self._call("reading the next nonce", ask)
 
+    async def signing_codec(self) -> Any:
+        """Return the codec of the runtime that will execute the next block; it stays opaque outside this room."""
+        return await self._call("reading the runtime's metadata", lambda connection: connection.codec(None))
+
     async def sign(
         self, call: Call, arguments: Mapping[str, object], signer: Signer, *, nonce: int, at: BlockRef, period: int
     ) -> SignedCall:
