@@ -10,6 +10,7 @@ Rules
 from __future__ import annotations
 
 import difflib
+import re
 import typing
 from collections.abc import Mapping
 from importlib import resources
@@ -24,6 +25,7 @@ from config.evaluation_cost import EvaluationCostSettings
 
 PROFILES = ("devnet", "test", "finney")
 _PREFIX = "CACHEON_"
+_LISTEN = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[0-9A-Za-z.-]+):[0-9]{1,5}")
 
 
 class ChainSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -86,6 +88,13 @@ class PublicationSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=Tru
     ledger_url: str = ""  # public URL under which the folder `ledger/` is served; empty = no ledger on the chain
 
 
+class HttpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The node's read-only HTTP pages; they hold public data only."""
+
+    listen: str = ""  # "host:port", such as "127.0.0.1:9980"; empty = none are served
+    hosts: tuple[str, ...] = ()  # names under which they are asked for, besides loopback's own; empty = see docs
+
+
 class LogSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Structured logs on standard error."""
 
@@ -103,6 +112,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     qualify: QualifySettings = QualifySettings()
     sandbox: SandboxSettings = SandboxSettings()
     publication: PublicationSettings = PublicationSettings()
+    http: HttpSettings = HttpSettings()
     evaluation_cost: EvaluationCostSettings = EvaluationCostSettings()
     log: LogSettings = LogSettings()
 
@@ -186,6 +196,10 @@ def _check_values(settings: Settings, source: str) -> None:
         (settings.publication.half_life_blocks > 0, "publication.half_life_blocks must be positive"),
         (settings.intake.transport_attempts > 0, "intake.transport_attempts must be positive"),
         ((settings.intake.abi_cutover_block or 0) >= 0, "intake.abi_cutover_block must not be negative"),
+        (
+            not settings.http.listen or _LISTEN.fullmatch(settings.http.listen) is not None,
+            "http.listen must be host:port, such as '127.0.0.1:9980' or '[::1]:9980'",
+        ),
         (settings.qualify.attempt_retries >= 0, "qualify.attempt_retries must not be negative"),
         (0 <= settings.chain.netuid < 4096, "chain.netuid must lie between 0 and 4095"),
         (settings.chain.poll_seconds > 0, "chain.poll_seconds must be positive"),
