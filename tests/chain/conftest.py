@@ -159,6 +159,7 @@ def genesis_of(**changes: Any) -> Genesis:
     )
     owner = OwnerSpec(address_of_seed("//Owner"), address_of_seed("//Owner//cold"))
     fields: dict[str, Any] = {"netuid": NETUID, "tempo": 20, "commit_reveal": False, "weights_rate_limit": 2}
+    fields["fixed_permits"] = True
     return Genesis(**(fields | {"owner": owner, "neurons": neurons} | changes))
 
 

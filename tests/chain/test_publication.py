@@ -284,7 +284,7 @@ async def test_a_vanished_miner_is_not_paid_and_nor_is_the_heir_of_its_uid(make_
     """The share of a deregistered hotkey goes to the validator, not to whoever got its UID."""
     world = await make_world(max_allowed_uids=4, immunity_period=5)
     world.blocks(9)
-    await world.set_item("SubtensorModule.Incentive", [2], [9, 0, 9, 9])  # Ann has to make room
+    await world.set_item("SubtensorModule.Emission", [2], [9, 0, 9, 9])  # Ann has to make room
     heir = await world.rpc("dev_register", 2, world.hotkey("Eve"), world.hotkey("Eve"))
     assert heir["uid"] == 1
     done = await publish_plain(world, target(world))
@@ -299,7 +299,7 @@ async def test_a_uid_that_changed_hands_after_signing_is_named(make_world: Any) 
     world.blocks(9)
     await advance(world, target(world))
     world.blocks()
-    await world.set_item("SubtensorModule.Incentive", [2], [9, 0, 9, 9])
+    await world.set_item("SubtensorModule.Emission", [2], [9, 0, 9, 9])
     await world.rpc("dev_register", 2, world.hotkey("Eve"), world.hotkey("Eve"))
     done = await advance(world, None)
     assert done.head is not None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -13,113 +12,21 @@ import pytest
 import structlog
 from sqlalchemy import Connection, func, select
 
-from chain.abi import Storage
-from chain.blocks import BlockRef
-from chain.client import ChainClient
-from chain.devnet.config import DevnetConfig
-from chain.devnet.genesis_document import Genesis, NeuronSpec, OwnerSpec
-from chain.devnet.server import Devnet
-from chain.publication_record import PublicationRecord
-from chain.wallet import address_of_seed, signer_of_seed
+from chain.wallet import address_of_seed
 from config.errors import InternalError
-from config.settings import ChainSettings, PublicationSettings, Settings
-from config.target_catalog import load_catalog
-from node.services.context import NodeContext
-from node.services.heads import HeadWatch
-from node.services.publication import PublicationService
-from node.services.receipts import ReceiptBook
 from node.status import read_status, weights_confirmed
-from node.store.crown_rows import crown_state, record_settlement
 from node.store.engine import Store
 from node.store.events import verify_chain
 from node.store.journal import StoreJournal, VectorRow, read_records
 from node.store.schema import events, vectors
 from scoring.dsse import verify
 from scoring.receipts import WeightsPredicate, read_predicate, recompute_weights
-from scoring.settle import Candidate, FinalizedOrder, incumbents, plan
-from tests.node.support import record, submission
-from tests.scoring.support import make_arena
-
-VALIDATOR, ANN, BOB, SINK = (address_of_seed(f"//{name}") for name in ("Validator", "Ann", "Bob", "Sink"))
-UIDS = {VALIDATOR: 0, ANN: 1, BOB: 2, SINK: 3}
+from tests.node.weights_world import ANN, BOB, SINK, UIDS, VALIDATOR, World, weights_world
 
 
-class World:
-    """A devnet whose blocks the test makes, and the publication service on a store."""
-
-    def __init__(self, store: Store, node: Devnet, client: ChainClient) -> None:
-        settings = Settings(
-            profile="devnet", chain=ChainSettings(netuid=2), publication=PublicationSettings(burn_hotkey=SINK)
-        )
-        self.store, self.node, self.client = store, node, client
-        self.context = NodeContext(
-            settings, store.layout, store, make_arena(), load_catalog(), "worker", Path("/arena.toml")
-        )
-        self.receipts = ReceiptBook.open(store.layout)
-        self.service = self.restarted()
-
-    def restarted(self) -> PublicationService:
-        """Return the service as a new process would have it."""
-        return PublicationService(self.context, self.client, signer_of_seed("//Validator"), HeadWatch(), self.receipts)
-
-    def block(self, count: int = 1) -> BlockRef:
-        """Make blocks."""
-        for _ in range(count):
-            self.node.produce_block()
-        head = self.node.chain.head
-        return BlockRef(head.number, head.hash_hex)
-
-    async def step(self, blocks: int = 1) -> PublicationRecord | None:
-        """Make blocks, one step after each."""
-        result = None
-        for _ in range(blocks):
-            result = await self.service.step_once(self.block())
-        return result
-
-    async def crown(self, number: int, hotkey: str, target: str) -> None:
-        """Crown the `number`-th submission."""
-        one = submission(number, hotkey=hotkey)
-        one = msgspec.structs.replace(one, block=0)
-        await record(self.store, one)
-        state = await self.store.read(crown_state)
-        candidate = Candidate(
-            submission_id=one.submission_id,
-            order=FinalizedOrder(*one.order),
-            target_id=target,
-            members=(target,),
-            tree_digest="",
-            speedup_ppm=1_100_000,
-            measured_against=incumbents(state, (target,)),
-        )
-        await self.store.write(record_settlement, plan(state, [candidate]).events, {one.submission_id: "00" * 32})
-
-    async def row(self) -> dict[int, int]:
-        """Return the validator's weights row on chain."""
-        (row,) = await self.client.read(await self.client.head(), [(Storage.WEIGHTS, [2, 0])])
-        return {int(uid): int(value) for uid, value in row}
-
-    async def extrinsics(self) -> int:
-        """Return how many extrinsics of the validator the chain has included."""
-        return await self.client.account_nonce(VALIDATOR, await self.client.head())
-
-
-@pytest.fixture
-async def world(store: Store, tmp_path: Path) -> AsyncIterator[World]:
-    """A world with plain weights and a tempo of 10 blocks."""
-    neurons = tuple(
-        NeuronSpec(hotkey, address_of_seed(f"//cold{uid}"), permit=uid == 0, stake=1_000 if uid == 0 else 0)
-        for hotkey, uid in UIDS.items()
-    )
-    owner = OwnerSpec(address_of_seed("//Owner"), address_of_seed("//Owner//cold"))
-    genesis = Genesis(
-        netuid=2, tempo=10, commit_reveal=False, weights_rate_limit=2, owner=owner, neurons=neurons
-    )
-    async with contextlib.AsyncExitStack() as stack:
-        node = await stack.enter_async_context(Devnet(DevnetConfig(port=0, manual=True, genesis=genesis)))
-        client = ChainClient([node.url], rpc_per_second=100_000, runtime_cache_dir=tmp_path / "cache")
-        await stack.enter_async_context(client)
-        made = World(store, node, client)
-        made.block()
+@pytest.fixture(name="world")
+async def _world(store: Store, tmp_path: Path) -> AsyncIterator[World]:
+    async with weights_world(store, tmp_path / "cache") as made:
         yield made
 
 
@@ -134,8 +41,7 @@ async def test_everything_burns_while_nothing_is_crowned(world: World) -> None:
 @pytest.mark.parametrize("burn", [address_of_seed("//Nobody"), ""], ids=["stranger", "absent owner"])
 async def test_nobody_is_paid_instead_of_an_absent_burn_hotkey(world: World, burn: str) -> None:
     """While the burn hotkey is not registered nothing is published, least of all to the validator; crowns are paid."""
-    settings = msgspec.structs.replace(world.context.settings, publication=PublicationSettings(burn_hotkey=burn))
-    object.__setattr__(world.context, "settings", settings)
+    world.configure(burn_hotkey=burn)
     with structlog.testing.capture_logs() as logs:
         assert await world.step(3) is None
     assert [line["code"] for line in logs if line["event"] == "publication.waiting"] == ["BURN_HOTKEY_NOT_REGISTERED"]
@@ -162,10 +68,7 @@ async def test_the_share_of_a_claimant_who_left_goes_where_the_setting_says(
     world: World, absent: str, paid: str
 ) -> None:
     """`publication.absent` decides between the validator and the burn hotkey; who stayed keeps exactly the same."""
-    publication = PublicationSettings(burn_hotkey=SINK, absent=absent)
-    object.__setattr__(
-        world.context, "settings", msgspec.structs.replace(world.context.settings, publication=publication)
-    )
+    world.configure(absent=absent)
     await world.crown(1, ANN, "t1")
     await world.crown(2, address_of_seed("//Gone"), "t2")
     await world.step(3)
@@ -174,10 +77,7 @@ async def test_the_share_of_a_claimant_who_left_goes_where_the_setting_says(
 
 async def test_a_reason_to_wait_is_kept_for_who_asks_later(world: World) -> None:
     """A reason that needs the operator is an event of the store, once, with its values and its block."""
-    pallet, item = "SubtensorModule", "ValidatorPermit"
-    await world.client._call(  # the test's own way to the devnet
-        "preparing", lambda connection: connection.request("dev_setItem", [pallet, item, [2], [False] * 4])
-    )
+    await world.ask("dev_setItem", "SubtensorModule", "ValidatorPermit", [2], [False] * 4)
     await world.step(3)
     rows = await world.store.read(lambda connection: connection.execute(
         select(events.c.subject, events.c.body).where(events.c.kind == "publication.waiting")
