@@ -64,6 +64,8 @@ class Storage(_Name):
     BLOCKS_SINCE_LAST_STEP = "SubtensorModule.BlocksSinceLastStep"
     COMMITMENT_OF = "Commitments.CommitmentOf"
     REVEALED_COMMITMENTS = "Commitments.RevealedCommitments"
+    COMMITMENT_SPACE_USED = "Commitments.UsedSpaceOf"
+    COMMITMENT_SPACE = "Commitments.MaxSpace"
     LAST_STORED_ROUND = "Drand.LastStoredRound"
 
 

@@ -1,8 +1,8 @@
 """The miner's side: commit a payload under timelock, and see what became of it.
 
 Invariants
-1. A commitment is signed once, for one nonce and a mortal era, and looked for in finalized blocks; "sent" is not
-   "committed".
+1. A commitment is signed for one nonce and a mortal era, and looked for in finalized blocks; "sent" is not
+   "committed". It is signed anew, with a fresh nonce and era, only when the bytes signed before can never be included.
 2. A hotkey holds at most one commitment per subnet: a new one replaces an unrevealed one. The caller is told the state
    before it overwrites anything.
 3. State is read raw at one finalized block; an odd reveal shows as a row with a reason.
@@ -18,6 +18,8 @@ import msgspec
 from chain.abi import Call, Storage
 from chain.blocks import BlockRef
 from chain.client import ChainClient, SignedCall
+from chain.codec import StorageRead
+from chain.hyperparameters import read_hyperparameters
 from chain.inclusion import Inclusion, wait_for_inclusion
 from chain.payload import Payload, decode_payload
 from chain.reveals import StoredReveal, parse_stored
@@ -29,6 +31,9 @@ from config.canonical import sha256_hex
 from config.errors import ChainError, NetworkError
 
 _ERA_BLOCKS = 64
+_ATTEMPTS = 3
+_SIGN_ANEW = frozenset({"COMMITMENT_STALE", "COMMITMENT_EXPIRED"})  # proof that the signed bytes are dead
+_LEAST_CHARGED_BYTES = 100  # what the chain charges for a shorter commitment
 DEFAULT_REVEAL_BLOCKS = 10
 
 
@@ -73,9 +78,24 @@ async def submit_commitment(
 ) -> CommitmentReceipt:
     """Seal `payload`, commit it and wait until the commitment is final.
 
-    Raises `WalletError` (HOTKEY_NOT_REGISTERED), `ChainError` (COMMITMENT_REFUSED, COMMITMENT_EXPIRED) and
-    `NetworkError` (EXTRINSIC_UNKNOWN) when the deadline passes while the fate is open.
+    Raises `WalletError` (HOTKEY_NOT_REGISTERED), `ConfigurationError` (PAYLOAD_UNSEALABLE), `ChainError`
+    (COMMITMENT_REFUSED, COMMITMENT_SPACE_FULL, COMMITMENT_STALE, COMMITMENT_EXPIRED) and `NetworkError`
+    (EXTRINSIC_UNKNOWN) when the deadline passes while the fate is open.
     """
+    for attempt in range(1, _ATTEMPTS + 1):
+        try:
+            return await _submit_once(client, signer, netuid, payload, profile, reveal_in_blocks, poll_seconds)
+        except ChainError as error:
+            if error.code not in _SIGN_ANEW or attempt == _ATTEMPTS:
+                raise
+            await asyncio.sleep(poll_seconds)
+    raise AssertionError("the last attempt returns or raises")
+
+
+async def _submit_once(
+    client: ChainClient, signer: Signer, netuid: int, payload: bytes, profile: str, reveal_in_blocks: int,
+    poll_seconds: float,
+) -> CommitmentReceipt:
     at = await client.finalized_head()
     (uid,) = await client.read(at, [(Storage.UIDS, [netuid, signer.ss58_address])])
     if uid is None:
@@ -87,9 +107,11 @@ async def submit_commitment(
     signed = await client.sign(Call.SET_COMMITMENT, arguments, signer, nonce=nonce, at=at, period=_ERA_BLOCKS)
     answer = await client.submit(signed.data)
     if answer.fate == "refused":
-        raise _refused(answer.message)
+        raise _stale(answer.message) if _is_stale(answer.message) else _refused(answer.message)
     found = await _await_finality(client, signed, at, poll_seconds)
     outcome = await client.outcome(found.block, found.index)
+    if outcome.success is False and outcome.error == "SpaceLimitExceeded":
+        raise await _no_space(client, netuid, signer.ss58_address, len(sealed.ciphertext))
     if outcome.success is False:
         raise _refused(outcome.error)
     return CommitmentReceipt(signed.hash, found.block, sealed.reveal_round)
@@ -136,11 +158,39 @@ async def _await_finality(client: ChainClient, signed: SignedCall, at: BlockRef,
     return found
 
 
+def _is_stale(answer: str) -> bool:
+    return any(mark in answer for mark in ("outdated", "ancient birth block", "Priority is too low"))
+
+
+def _stale(answer: str) -> ChainError:
+    return ChainError(
+        "COMMITMENT_STALE",
+        f"Another extrinsic of this hotkey came first, {_ATTEMPTS} times in a row: {answer}.",
+        hint="Stop the other program that uses this hotkey, or give it a hotkey of its own.",
+    )
+
+
+async def _no_space(client: ChainClient, netuid: int, hotkey: str, size: int) -> ChainError:
+    """Return the refusal of a commitment of `size` bytes, with what the chain says about the space of this epoch."""
+    at = await client.finalized_head()
+    reads: list[StorageRead] = [(Storage.COMMITMENT_SPACE_USED, [netuid, hotkey]), (Storage.COMMITMENT_SPACE, [])]
+    usage, space = await client.read(at, reads)
+    used = int(usage["used_space"]) if usage else 0
+    due = (await read_hyperparameters(client, netuid, at)).next_epoch_block
+    when = f"there is room again from block {due} on" if due is not None else "there is room again in the next epoch"
+    return ChainError(
+        "COMMITMENT_SPACE_FULL",
+        f"The hotkey has committed {used} of {int(space)} bytes in this epoch, this commitment needs "
+        f"{max(size, _LEAST_CHARGED_BYTES)} more, and {when} (SpaceLimitExceeded).",
+        hint="Wait for that block and submit again; a shorter URL needs less.",
+    )
+
+
 def _refused(reason: str) -> ChainError:
     return ChainError(
         "COMMITMENT_REFUSED",
         f"The chain refused the commitment: {reason}.",
-        hint="A hotkey may commit about 3100 bytes per epoch, and only while it is registered on the subnet.",
+        hint="A hotkey may commit only while it is registered on the subnet.",
     )
 
 

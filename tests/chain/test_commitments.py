@@ -101,7 +101,7 @@ async def test_a_wrong_subnet_is_named(world: Any) -> None:
 
 
 async def test_a_full_commitment_space_is_refused_in_the_chains_words(world: Any) -> None:
-    """After some commitments of one epoch the chain has no room; its own name for that is in the message."""
+    """After some commitments of one epoch there is no room: the message says how much is used and until when."""
 
     async def submit_many() -> None:
         for _ in range(12):
@@ -109,8 +109,12 @@ async def test_a_full_commitment_space_is_refused_in_the_chains_words(world: Any
 
     with pytest.raises(ChainError) as caught:
         await submit_many()
-    assert caught.value.code == "COMMITMENT_REFUSED"
-    assert "SpaceLimitExceeded" in caught.value.message
+    assert caught.value.code == "COMMITMENT_SPACE_FULL"
+    used = world.node.chain.view().get("Commitments", "UsedSpaceOf", 2, world.hotkey("Ann"))["used_space"]
+    assert f"{used} of 3100 bytes in this epoch" in caught.value.message
+    assert "from block 20 on" in caught.value.message
+    world.blocks_until(20)
+    await submit(world)
 
 
 async def test_an_open_fate_is_said_to_be_open(world: Any) -> None:
@@ -151,6 +155,38 @@ async def test_a_refused_extrinsic_is_reported_at_once(world: Any) -> None:
     client.submit = refuse
     with pytest.raises(ChainError, match="no fee"):
         await submit_commitment(client, world.signer("Ann"), 2, GOOD, profile="devnet")
+
+
+async def test_a_stale_nonce_is_signed_anew(world: Any) -> None:
+    """The pool calls the transaction outdated; with a fresh nonce and era it is committed without anybody's help."""
+    await submit(world)
+    client = world.new_client()
+    real, nonces = client.next_nonce, iter([0])
+
+    async def lagging(address: str) -> int:
+        return next(nonces, await real(address))
+
+    client.next_nonce = lagging
+    receipt = await submit(world, client=client)
+    assert await world.client.account_nonce(world.hotkey("Ann"), receipt.block) == 2
+
+
+async def test_a_second_program_with_the_same_hotkey_is_named(world: Any) -> None:
+    """When every nonce is taken by somebody else, the error says what to stop, after three attempts."""
+    await submit(world)
+    client = world.new_client()
+    asked: list[str] = []
+
+    async def always_late(address: str) -> int:
+        asked.append(address)
+        return 0
+
+    client.next_nonce = always_late
+    with pytest.raises(ChainError) as caught:
+        await submit(world, client=client)
+    assert caught.value.code == "COMMITMENT_STALE"
+    assert "outdated" in caught.value.message
+    assert len(asked) == 3
 
 
 @pytest.mark.parametrize(
