@@ -84,7 +84,10 @@ class Reorganisation(msgspec.Struct, frozen=True):
 
 
 class Chain:
-    """All blocks from genesis on; `clock` gives milliseconds since the Unix epoch."""
+    """All blocks from genesis on; `clock` gives milliseconds since the Unix epoch.
+
+    `ban_seconds`: how long bytes that were included or found invalid are refused when they are submitted again.
+    """
 
     def __init__(
         self,
@@ -92,6 +95,7 @@ class Chain:
         *,
         finality_lag: int = 0,
         pool_limit: int = 8_192,
+        ban_seconds: float = 1_800.0,
         sink: Sink | None = None,
         clock: Callable[[], int] = wall_clock_ms,
     ) -> None:
@@ -101,7 +105,9 @@ class Chain:
         self._lag = finality_lag
         self._sink = sink
         self._clock = clock
+        self._ban_ms = int(ban_seconds * 1_000)
         self._slot_ms = int(self.codec.constant("Aura", "SlotDuration"))
+        self._hashes_kept = int(self.codec.constant("System", "BlockHashCount"))
         self._newest_ms = int(self.view().get("Timestamp", "Now"))
         tree.finalize(self.head.number - finality_lag)
 
@@ -159,7 +165,12 @@ class Chain:
             extrinsic = decode_extrinsic(raw, self.codec)
         except ScaleError as error:
             raise PoolError(UNDECODABLE_EXTRINSIC, "Verification Error", f"Could not decode: {error}") from error
-        self._validate(extrinsic)
+        self.pool.check_known(extrinsic.hash, self._clock())
+        try:
+            self._validate(extrinsic)
+        except PoolError:
+            self._ban(extrinsic)
+            raise
         self.pool.check(extrinsic)
         return extrinsic
 
@@ -174,7 +185,7 @@ class Chain:
         """Raise `InvalidTransactionError` for an extrinsic that the next block could not carry, now or later."""
         number = self.head.number + 1
         era_block = extrinsic.era.birth(number)
-        if era_block >= number:
+        if era_block >= number or 0 < era_block < self.head.number - self._hashes_kept:
             raise InvalidTransactionError(Invalidity.ANCIENT_BIRTH_BLOCK)
         if not signature_holds(extrinsic, self.genesis_hash, self.blocks[era_block].hash, self.codec.spec.version):
             raise InvalidTransactionError(Invalidity.BAD_PROOF)
@@ -245,6 +256,10 @@ class Chain:
     def _settle(self, contents: BlockContents) -> None:
         for extrinsic in (*contents.included, *contents.dropped):
             self.pool.remove(extrinsic)
+        self._ban(*contents.included, *contents.dropped)
+
+    def _ban(self, *extrinsics: Extrinsic) -> None:
+        self.pool.ban((extrinsic.hash for extrinsic in extrinsics), self._clock() + self._ban_ms)
 
     def fork(self, depth: int, blocks: int | None = None) -> Reorganisation:
         """Take the newest `depth` blocks from the chain and make `blocks` others (default: one more) in their place.
@@ -301,6 +316,7 @@ class Chain:
         gone = [extrinsic for extrinsic in self.pool if not self._is_valid(extrinsic)]
         for extrinsic in gone:
             self.pool.remove(extrinsic)
+        self._ban(*gone)
         return gone
 
     def _announce(self, block: Block, contents: BlockContents) -> None:

@@ -28,6 +28,7 @@ class DevnetConfig(msgspec.Struct, frozen=True, kw_only=True):
     `finality_lag`: how many blocks finality trails the head. `port` 0 takes any free port.
     `state`: the file that survives restarts. `genesis`: None means the stored chain's, or the default one.
     `keep_state`: newest blocks whose storage stays readable (0 = all). `dev_rpc`: offer the `dev_*` methods.
+    `pool_limit`: extrinsics that may wait. `ban_seconds`: how long bytes that were included or invalid are refused.
     """
 
     host: str = "127.0.0.1"
@@ -39,6 +40,7 @@ class DevnetConfig(msgspec.Struct, frozen=True, kw_only=True):
     genesis: Genesis | None = None
     keep_state: int = 0
     pool_limit: int = 8_192
+    ban_seconds: float = 1_800.0
     dev_rpc: bool = True
 
     def __post_init__(self) -> None:
@@ -52,7 +54,7 @@ class DevnetConfig(msgspec.Struct, frozen=True, kw_only=True):
                 f"the devnet listens on loopback addresses only, not on {self.host!r}.",
                 hint="use 127.0.0.1 or ::1; put a tunnel in front of it to reach it from elsewhere",
             )
-        timing = math.isfinite(self.block_time) and self.block_time >= 0
+        timing = all(math.isfinite(seconds) and seconds >= 0 for seconds in (self.block_time, self.ban_seconds))
         if not timing or not 0 <= self.port <= 65_535 or self.finality_lag < 0 or self.keep_state < 0:
             raise ConfigurationError(
                 "DEVNET_SETTINGS_INVALID",

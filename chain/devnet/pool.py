@@ -4,15 +4,18 @@ Invariants
 1. An account's extrinsics leave in nonce order; those after a gap wait until the gap is filled.
 2. For one account and nonce only the extrinsic with the highest tip stays.
 3. The pool is memory only: a restart loses it, as the protocol allows.
+4. Bytes that were found invalid or were included are banned for a while: they are refused unread when they come again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator
 
 from chain.devnet.extrinsics import Extrinsic
-from chain.devnet.faults import POOL_ALREADY_IMPORTED, POOL_DROPPED, POOL_LOW_PRIORITY, PoolError
+from chain.devnet.faults import POOL_ALREADY_IMPORTED, POOL_BANNED, POOL_DROPPED, POOL_LOW_PRIORITY, PoolError
 
+_BANS_LIMIT = 4_096
 NonceOf = Callable[[bytes], int]
 
 
@@ -24,6 +27,7 @@ class Pool:
         self._by_account: dict[bytes, dict[int, Extrinsic]] = {}
         self._hashes: set[bytes] = set()
         self._deaths: dict[bytes, int] = {}
+        self._bans: OrderedDict[bytes, int] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._hashes)
@@ -32,10 +36,23 @@ class Pool:
         for waiting in self._by_account.values():
             yield from waiting.values()
 
+    def ban(self, hashes: Iterable[bytes], until_ms: int) -> None:
+        """Refuse these extrinsics until a time, in milliseconds since the Unix epoch."""
+        for name in hashes:
+            self._bans[name] = until_ms
+            self._bans.move_to_end(name)
+        while len(self._bans) > _BANS_LIMIT:
+            self._bans.popitem(last=False)
+
+    def check_known(self, extrinsic_hash: bytes, now_ms: int) -> None:
+        """Raise `PoolError` for bytes that are banned or in the pool; called before anything else is looked at."""
+        if self._bans.get(extrinsic_hash, now_ms) > now_ms:
+            raise PoolError(POOL_BANNED, "Transaction is temporarily banned")
+        if extrinsic_hash in self._hashes:
+            raise PoolError(POOL_ALREADY_IMPORTED, "Transaction Already Imported")
+
     def check(self, extrinsic: Extrinsic) -> Extrinsic | None:
         """Raise `PoolError` if `extrinsic` cannot enter; return the one it would replace."""
-        if extrinsic.hash in self._hashes:
-            raise PoolError(POOL_ALREADY_IMPORTED, "Transaction Already Imported", extrinsic.hash.hex())
         rival = self._by_account.get(extrinsic.signer, {}).get(extrinsic.nonce)
         if rival is not None and rival.tip >= extrinsic.tip:
             raise PoolError(
@@ -44,7 +61,9 @@ class Pool:
                 "The transaction has too low priority to replace another transaction already in the pool.",
             )
         if rival is None and len(self._hashes) >= self._limit:
-            raise PoolError(POOL_DROPPED, "Immediately Dropped", "The transaction couldn't enter the pool: it is full.")
+            raise PoolError(
+                POOL_DROPPED, "Immediately Dropped", "The transaction couldn't enter the pool because of the limit"
+            )
         return rival
 
     def add(self, extrinsic: Extrinsic, death: int | None) -> None:

@@ -53,7 +53,7 @@ def get_keys_paged(call: Call) -> list[str]:
     """Return at most 1,000 keys with a prefix, in byte order, after a given one."""
     prefix, count = from_hex(call.text(0)), call.number(1)
     if count > _PAGE_LIMIT:
-        raise RpcError(faults.INVALID_PARAMS, f"count exceeds maximum value. value: {count}, max: {_PAGE_LIMIT}")
+        raise RpcError(faults.TOO_MANY_KEYS, f"count exceeds maximum value. value: {count}, max: {_PAGE_LIMIT}")
     after = from_hex(call.get(2)) if call.get(2) else b""
     return [to_hex(key) for key in call.chain.view(block_at(call, 3)).key_page(prefix, after, count)]
 

@@ -39,6 +39,7 @@ def open_chain(config: DevnetConfig, clock: Callable[[], int] = wall_clock_ms) -
             tree,
             finality_lag=config.finality_lag,
             pool_limit=config.pool_limit,
+            ban_seconds=config.ban_seconds,
             sink=journal,
             clock=clock,
         )

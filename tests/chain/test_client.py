@@ -154,7 +154,7 @@ async def test_the_throttle_bounds_requests(world: Any) -> None:
 
 
 async def test_submitting_the_same_bytes_twice_is_accepted_once_included_refused(world: Any) -> None:
-    """The pool knows bytes it holds; bytes whose nonce is used are refused with the pool's own words."""
+    """The pool knows bytes it holds; bytes that were included are refused with the pool's own words."""
     at = await world.client.finalized_head()
     arguments = {"netuid": world.netuid, "mecid": 0, "dests": [0], "weights": [1], "version_key": 0}
     signed = await world.client.sign(Call.SET_WEIGHTS, arguments, world.validator, nonce=0, at=at, period=16)
@@ -163,7 +163,7 @@ async def test_submitting_the_same_bytes_twice_is_accepted_once_included_refused
     block = world.blocks()
     again = await world.client.submit(signed.data)
     assert again.fate == "refused"
-    assert "outdated" in again.message
+    assert "banned" in again.message
     index = await world.client.extrinsic_index(block, signed.hash)
     assert index is not None
     assert (await world.client.outcome(block, index)).success is True

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
+from importlib import resources
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from chain.devnet.beacon import seal
 from chain.devnet.codec import codec
+from chain.devnet.rpc import method_names
 from chain.devnet.server import Devnet
 from tests.chain.devnet.support import (
     MINER,
@@ -42,7 +46,7 @@ def hexed(raw: bytes) -> str:
         ("state_getStorage", [], -32602),
         ("state_getStorage", ["0xzz"], -32602),
         ("state_getStorage", ["0x00", "0x" + "11" * 32], 4003),
-        ("state_getKeysPaged", ["0x", 1_001], -32602),
+        ("state_getKeysPaged", ["0x", 1_001], 4002),
         ("state_call", ["NoApi_none", "0x"], -32000),
         ("state_call", ["SubnetInfoRuntimeApi_get_metagraph", "0x02"], -32602),
         ("account_nextIndex", ["not an address"], -32602),
@@ -278,3 +282,16 @@ async def test_hostile_ciphertexts_do_not_stop_the_chain(raw: RawClient, devnet:
         await raw.result("author_submitExtrinsic", hexed(sign(devnet.chain, hot(MINER), call)))
         await raw.result("dev_newBlock")
         assert devnet.chain.head.number == 2 * number + 2
+
+
+def test_every_method_the_sdk_names_is_offered() -> None:
+    """No method that the SDK or its command line asks for by name is missing."""
+    root = resources.files("bittensor")
+    texts = [path.read_text() for path in Path(str(root)).rglob("*.py")]
+    named = {
+        name
+        for text in texts
+        for name in re.findall(r"\"((?:author|chain|state|system|account)_[a-z]+[A-Z]\w*)\"", text)
+    }
+    assert {"author_submitAndWatchExtrinsic", "state_getKeysPaged", "account_nextIndex"} <= named
+    assert named <= set(method_names(dev=False))

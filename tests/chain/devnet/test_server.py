@@ -34,6 +34,7 @@ NUMBERS = [
     {"block_time": -1.0},
     {"block_time": math.nan},
     {"block_time": math.inf},
+    {"ban_seconds": -1.0},
     {"finality_lag": -1},
 ]
 
