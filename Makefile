@@ -40,6 +40,7 @@ bench: $(STAMP) ## the numbers of benchmarks/, written to benchmarks/results/ (a
 docs: $(STAMP) ## regenerate the generated pages of docs/
 	$(BIN)/python -m node.cli.reference docs/cli.md
 	$(BIN)/python -m config.target_reference > docs/targets.md
+	$(BIN)/python -m qualify.slots.judging > config/slot_judging.toml.new && mv config/slot_judging.toml.new config/slot_judging.toml
 	$(BIN)/python -m qualify.slots.abi_page > docs/kernel-abi.md
 	PYTHONPATH=. $(BIN)/python -m tests.hostile.page > docs/cheats.md
 

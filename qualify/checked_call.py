@@ -150,7 +150,9 @@ class Inquirer:
 
     def _answered(self, question: Question, precision: torch.dtype) -> Question:
         scalars, comparator = self._slot.scalars(question.dimensions), self._slot.comparator
-        tolerance = self._slot.bounds(self._dtype_name, question.style)
+        tolerances = {
+            name: self._slot.output_bounds(name, self._dtype_name, question.style) for name in question.answers
+        }
         weights = self._weights.get(self._slot.weight_key(question.dimensions), {})
         rows = next(iter(question.answers.values())).shape[0] if self._slot.row_inputs else 1
         step = _PIECE_ROWS if self._slot.row_inputs else rows
@@ -161,9 +163,9 @@ class Inquirer:
             for name, value in self._slot.reference({**inputs, **weights}, scalars, precision).items():
                 target = question.answers[name]
                 (target[piece] if self._slot.row_inputs else target).copy_(value)
-                bounds[name].append(comparator.row_bounds(value, tolerance))
+                bounds[name].append(comparator.row_bounds(value, tolerances[name]))
         for name, answer in question.answers.items():
-            expectation = comparator.expect(answer, tolerance, torch.cat(bounds[name]))
+            expectation = comparator.expect(answer, tolerances[name], torch.cat(bounds[name]))
             names = [ranked(rank, name) for rank in range(self._ranks)] if self._slot.collective else [name]
             question.expectations.update(dict.fromkeys(names, expectation))
         question.digest = self._fingerprint(question.inputs)

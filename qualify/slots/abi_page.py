@@ -13,10 +13,11 @@ from config.target_catalog import load_catalog
 from intake.scaffold import argument_name, call_signature, prepare_signature
 from intake.templates import Template, load_templates
 from qualify.call_memory import GUARD
-from qualify.content import ALL_STYLES, CROWDED, DENORMAL, INTEGERS, LARGE, PADDED, RAGGED
+from qualify.content import ALL_STYLES
 from qualify.dtypes import DTYPES
 from qualify.memory import ALIGNMENT
 from qualify.slots.base import Argument, Slot, live_descriptor
+from qualify.slots.judging import EDGES
 from qualify.slots.registry import PROFILES, SLOTS
 
 _HEAD = f"""# Kernel ABI
@@ -70,14 +71,6 @@ _STYLES = {
     "rows": "every row with a scale of its own, 0.05 to 20",
     "small": "scaled by 0.01 to 0.1",
 }
-_EDGES = {
-    DENORMAL.name: "denormal values: what is left of them is not asked for, but nothing may become large or no number",
-    INTEGERS.name: "whole numbers for which the call is exact in every dtype; the answer is, too",
-    LARGE.name: "attention: logits above 100, which overflow an exponential unless the largest is subtracted first",
-    RAGGED.name: "lengths at the edges of what is legal, and bait behind them that must not be seen",
-    CROWDED.name: "all tokens choose the same experts",
-    PADDED.name: "huge values in rows that belong to no token",
-}
 _PROFILES = """
 ## Model profiles
 
@@ -93,7 +86,7 @@ def page(slots: Mapping[str, Slot]) -> str:
     """Return the whole page."""
     parts = [_HEAD, _table(("Name", "Values"), ((f"`{one.name}`", _STYLES[one.name]) for one in ALL_STYLES))]
     parts += ["\nEdges, asked by the slots that name them:\n\n"]
-    parts += [_table(("Name", "Values"), ((f"`{name}`", text) for name, text in _EDGES.items()))]
+    parts += [_table(("Name", "Values"), ((f"`{name}`", text) for name, text in EDGES.items()))]
     for name in sorted(slots):
         parts += _section(slots[name], load_templates()[name], load_slot_resources()[name])
     return "".join([*parts, *_profiles()])

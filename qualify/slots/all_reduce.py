@@ -16,7 +16,7 @@ from qualify.content import INTEGERS, Source, Style
 from qualify.slots.base import Argument, Dimensions, Scalar, Slot, Tensors
 
 PART_SCALE = 0.1  # of what one rank adds
-_WHOLE_MAX = 15  # eight ranks of it are 120, and seven bits hold that
+WHOLE_MAX = 15  # of whole numbers: eight ranks of it are 120, and seven bits hold that
 
 
 class AllReduce(Slot):
@@ -56,7 +56,7 @@ class AllReduce(Slot):
     def draw(self, inputs: Tensors, dimensions: Dimensions, style: Style, source: Source) -> None:  # noqa: ARG002
         for part in inputs["x"]:
             if style is INTEGERS:
-                source.integers(part, -_WHOLE_MAX, _WHOLE_MAX)
+                source.integers(part, -WHOLE_MAX, WHOLE_MAX)
             else:
                 source.fill(part, style, PART_SCALE)
 

@@ -11,13 +11,14 @@ from typing import ClassVar
 
 import torch
 
-from qualify.comparison import Tolerance
-from qualify.content import DENORMAL, Source, Style
-from qualify.slots.all_reduce import PART_SCALE
+from qualify.comparison import EXACT, Tolerance
+from qualify.content import DENORMAL, INTEGERS, Source, Style
+from qualify.slots.all_reduce import PART_SCALE, WHOLE_MAX
 from qualify.slots.base import Argument, Dimensions, Scalar, Slot, Tensors
 from qualify.slots.rmsnorm import EPSILON, vanishing
 
 WEIGHT_LOW, WEIGHT_HIGH = 0.75, 1.25
+_RESIDUAL_MAX = 100  # whole, with what eight ranks add: 220, and eight bits hold that
 
 
 class ArResidualRmsNorm(Slot):
@@ -37,7 +38,7 @@ class ArResidualRmsNorm(Slot):
     dimensions: ClassVar[tuple[str, ...]] = ("num_tokens", "hidden")
     row_inputs: ClassVar[frozenset[str]] = frozenset({"x", "residual"})
     per_rank: ClassVar[frozenset[str]] = frozenset({"x"})
-    edges: ClassVar[tuple[Style, ...]] = (DENORMAL,)
+    edges: ClassVar[tuple[Style, ...]] = (DENORMAL, INTEGERS)
     catalog_shapes: ClassVar[tuple[Mapping[str, int], ...]] = (
         {"num_tokens": 4, "hidden": 4096},
         {"num_tokens": 8, "hidden": 6144},
@@ -63,11 +64,20 @@ class ArResidualRmsNorm(Slot):
     def bounds(self, dtype: str, style: Style) -> Tolerance:
         return vanishing(self.tolerance(dtype), style)
 
+    def output_bounds(self, output: str, dtype: str, style: Style) -> Tolerance:
+        exact = style is INTEGERS and output == "out_residual"  # a sum of whole numbers; its norm is rounded
+        return EXACT if exact else self.bounds(dtype, style)
+
     def draw(self, inputs: Tensors, dimensions: Dimensions, style: Style, source: Source) -> None:  # noqa: ARG002
+        source.uniform(inputs["weight"], WEIGHT_LOW, WEIGHT_HIGH)
+        if style is INTEGERS:
+            for part in inputs["x"]:
+                source.integers(part, -WHOLE_MAX, WHOLE_MAX)
+            source.integers(inputs["residual"], -_RESIDUAL_MAX, _RESIDUAL_MAX)
+            return
         for part in inputs["x"]:
             source.fill(part, style, PART_SCALE)
         source.fill(inputs["residual"], style)
-        source.uniform(inputs["weight"], WEIGHT_LOW, WEIGHT_HIGH)
 
     def reference(
         self, inputs: Tensors, scalars: Mapping[str, Scalar], precision: torch.dtype

@@ -141,6 +141,10 @@ class Slot(ABC):
         """Return the bounds for `dtype` where inputs are drawn in `style`."""
         return self.tolerance(dtype)
 
+    def output_bounds(self, output: str, dtype: str, style: Style) -> Tolerance:  # noqa: ARG002 - few outputs differ
+        """Return the bounds of one output: those of `bounds`, unless an edge makes that output alone exact."""
+        return self.bounds(dtype, style)
+
     def names(self, role: Role) -> tuple[str, ...]:
         """Return the argument names of one role, in call order."""
         return tuple(argument.name for argument in self.arguments if argument.role == role)

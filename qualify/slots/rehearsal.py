@@ -127,9 +127,11 @@ class Rehearsal:
 
     def figures(self, expected: Tensors, rank: int = 0) -> list[int]:
         """Return for each output of one rank what `Comparator.judge` makes of it."""
-        bounds, comparator = self.slot.bounds(self.dtype, self.style), self.slot.comparator
+        slot, comparator = self.slot, self.slot.comparator
         return [
-            comparator.judge(output, comparator.expect(expected[name], bounds))
+            comparator.judge(
+                output, comparator.expect(expected[name], slot.output_bounds(name, self.dtype, self.style))
+            )
             for name, output in self.outputs[rank].items()
         ]
 

@@ -8,6 +8,7 @@ import msgspec
 
 from config.contracts import Contract
 from config.errors import NotFoundError
+from config.slot_judging import load_slot_judging
 from config.slot_resources import SlotAbi, load_slot_resources
 from config.target_catalog import TargetCatalog, load_catalog
 from intake.capabilities import NUMERIC_FIELDS, TEXT_FIELDS
@@ -56,8 +57,22 @@ class HolderRow(msgspec.Struct, frozen=True):
     judged_by: tuple[str, ...]
 
 
+class EdgeRow(msgspec.Struct, frozen=True):
+    """A distribution of inputs that is asked of this slot beside the general ones."""
+
+    name: str
+    meaning: str
+
+
+class ProfileRow(msgspec.Struct, frozen=True):
+    """The slot as one model uses it: its calls report `model`, and an arena's workload may name it."""
+
+    model: str
+    edges: tuple[str, ...]
+
+
 class SlotRow(msgspec.Struct, frozen=True):
-    """One slot as `--json` shows it.
+    """One slot as `--json` shows it. `controls` are wrong answers that are found out before the slot is used.
 
     `prepare` is "" without a load-time half. `reports` are the fields that a live call has beside the common ones, none
     where that is not settled; `scalars` are those that a direct-artifact row may specialize on. `served` says
@@ -72,6 +87,9 @@ class SlotRow(msgspec.Struct, frozen=True):
     dtypes: tuple[str, ...]
     reports: tuple[str, ...]
     scalars: tuple[str, ...]
+    edges: tuple[EdgeRow, ...]
+    controls: tuple[str, ...]
+    profiles: tuple[ProfileRow, ...]
     targets: tuple[HolderRow, ...]
     served: bool
 
@@ -116,6 +134,8 @@ def _row(contract: Contract, catalog: TargetCatalog) -> SlotRow:
         if contract.slot in target.members
     )
     measured = any(holder.judged_by for holder in holders)
+    judging = load_slot_judging()
+    judged = judging.slots[contract.slot]
     return SlotRow(
         id=contract.slot,
         call=call_signature(contract, abi),
@@ -125,6 +145,9 @@ def _row(contract: Contract, catalog: TargetCatalog) -> SlotRow:
         dtypes=tuple(item.dtype for item in contract.tolerances),
         reports=template.reports,
         scalars=tuple(item.capability_field for item in abi.resources if item.capability_field is not None),
+        edges=tuple(EdgeRow(name, judging.edges[name]) for name in judged.edges),
+        controls=judged.controls,
+        profiles=tuple(ProfileRow(one.model, one.edges) for one in judged.profiles),
         targets=holders,
         served=measured and (contract.prepare is None or "prepare" in SERVED),
     )
@@ -166,6 +189,9 @@ def _facts(row: SlotRow) -> list[tuple[str, str]]:
         rows += [("calls report", ", ".join((*row.reports, *COMMON_FIELDS)))]
     if row.scalars:
         rows += [("exact scalars", ", ".join(row.scalars))]
+    rows += [("edge", f"{edge.name}: {edge.meaning}") for edge in row.edges]
+    rows += [("model profile", f"{one.model} (edges: {', '.join(one.edges)})") for one in row.profiles]
+    rows += [("must fail", ", ".join(row.controls))]
     rows += [("target", _holder_text(holder)) for holder in row.targets]
     return [*rows, ("served", "yes" if row.served else "not yet by this release")]
 

@@ -12,7 +12,7 @@ from intake.domain import METADATA_KEYS
 from intake.templates import load_templates
 from node.cli.actions.slots import COMMON_FIELDS, METADATA
 from qualify.slots.base import live_descriptor
-from qualify.slots.registry import SLOTS
+from qualify.slots.registry import PROFILES, SLOTS
 
 if TYPE_CHECKING:
     from tests.node.cli.conftest import RunCli
@@ -52,6 +52,19 @@ def test_a_measured_slot_reports_what_its_live_calls_have() -> None:
         fields = set(live_descriptor(slot, slot.catalog_shapes[0], "bfloat16", "cpu"))
         assert {*load_templates()[slot.id].reports, *COMMON_FIELDS} == fields
     assert {field for template in load_templates().values() for field in template.reports} <= FIELDS
+
+
+def test_edges_controls_and_profiles_are_shown(cli: RunCli) -> None:
+    """What a slot is asked beside general inputs, what it has to find out, and which models use it their own way."""
+    rows = listed(cli)
+    for name, row in rows.items():
+        assert [edge["name"] for edge in row["edges"]] == [style.name for style in SLOTS[name].edges]
+        assert [one["model"] for one in row["profiles"]] == [one.model for one in PROFILES.values() if one.id == name]
+        assert {"no-op", "zeros", "remembered answer"} <= set(row["controls"])
+    text = cli("slots", "moe.fused_experts").out
+    assert "crowded: all tokens choose the same experts" in text
+    assert "MiniMax-M3-NVFP4 (edges: crowded, large)" in text
+    assert "next expert" in text
 
 
 def test_the_vocabulary_is_the_one_that_intake_reads(cli: RunCli) -> None:
