@@ -9,10 +9,12 @@ Invariants
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left, bisect_right, insort
 from collections import deque
 from collections.abc import Mapping
 from typing import Protocol
+
+_SORT_ABOVE = 64  # new keys; few are put into their places, many are sorted in
 
 Diff = Mapping[bytes, bytes | None]
 
@@ -117,10 +119,13 @@ class History:
         return len(self._versions)
 
     def _sorted(self) -> list[bytes]:
-        if self._unsorted:
+        if len(self._unsorted) > _SORT_ABOVE:
             self._order.extend(self._unsorted)
             self._order.sort()
-            self._unsorted = []
+        else:
+            for key in self._unsorted:
+                insort(self._order, key)
+        self._unsorted.clear()
         return self._order
 
     def _prune(self) -> None:

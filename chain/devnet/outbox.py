@@ -15,7 +15,7 @@ from collections import deque
 from websockets.asyncio.server import ServerConnection
 from websockets.exceptions import ConnectionClosed
 
-_MESSAGES_LIMIT = 10_000
+_MESSAGES_LIMIT = 100_000  # a call of `dev_newBlock` alone may make 20,000 of them
 _BYTES_LIMIT = 2**28
 _ROOM_BYTES = 2**24  # no further request is answered while more than this waits
 

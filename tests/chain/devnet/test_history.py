@@ -6,6 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from chain.devnet.block import seal_block
+from chain.devnet.block_tree import BlockTree
 from chain.devnet.codec import codec
 from chain.devnet.history import History, StateDiscardedError
 from chain.devnet.storage import Session
@@ -65,6 +67,33 @@ def test_pruning_bounds_memory() -> None:
     for block in range(100):
         history.commit(block, {b"hot": b"%d" % block, b"once%d" % block: b"x", b"once%d" % (block - 1): None})
     assert len(history) <= 5
+
+
+@pytest.mark.parametrize("keep", [0, 3])
+def test_bookkeeping_ends_with_finality(keep: int) -> None:
+    """What is remembered to take blocks back, and of retracted blocks, is bounded by the finality lag."""
+    tree = BlockTree(keep)
+    for serial in range(200):
+        if serial % 10 == 9:
+            tree.retract(tree.head.number - 2)
+        block = seal_block(tree.head if tree.blocks else None, (), {}, serial)
+        tree.append(block, {b"hot": b"%d" % serial})
+        tree.finalize(tree.head.number - 4)
+    assert len(tree.history._changed) <= max(keep, 4) + 2
+    assert len(tree._overlays) <= 4
+
+
+def test_keys_stay_sorted_however_many_are_new() -> None:
+    """Few new keys and many new keys end up in the same order, also when listed in between."""
+    history = History()
+    expected: set[bytes] = set()
+    for block, count in enumerate([1, 300, 2, 64, 65, 1]):
+        new = [b"%d/%d" % (number, block) for number in range(count)]
+        history.commit(block, dict.fromkeys(new, b"x"))
+        expected.update(new)
+        if block % 2:
+            assert history.keys(b"", block) == sorted(expected)
+    assert history.keys(b"", history.head) == sorted(expected)
 
 
 def test_blocks_come_in_order() -> None:

@@ -155,6 +155,15 @@ async def test_who_does_not_read_is_not_answered_further(devnet: Devnet, raw: Ra
         assert [json.loads(await lazy.recv())["id"] for _ in range(120)] == list(range(120))
 
 
+async def test_many_blocks_at_once_cut_off_no_subscriber(devnet: Devnet, raw: RawClient) -> None:
+    """Who asks for many blocks in one request hears of every one in every subscription, and stays connected."""
+    for _ in range(21):
+        await raw.result("chain_subscribeNewHeads")
+    await raw.drain()
+    await raw.result("dev_newBlock", 500)
+    assert len(await raw.drain()) == 21 * 500
+
+
 async def test_subscriptions_of_a_connection_are_bounded_and_its_own(devnet: Devnet, raw: RawClient) -> None:
     """The last one too many is refused, ending one makes room, and nobody ends another's."""
     names = [await raw.result("chain_subscribeNewHeads") for _ in range(1_024)]
