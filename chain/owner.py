@@ -23,7 +23,15 @@ from chain.connection import ChainPin, Connection
 from chain.endpoints import EndpointPool
 from chain.runtimes import Runtimes
 from chain.session import Gate
-from chain.transport_errors import ForeignChainError, ThrottledError, foreign, host_of, translate, unreachable
+from chain.transport_errors import (
+    ForeignChainError,
+    ThrottledError,
+    foreign,
+    host_of,
+    require_address,
+    translate,
+    unreachable,
+)
 from config.errors import CacheonError, NetworkError
 
 T = TypeVar("T")
@@ -42,6 +50,8 @@ class ConnectionOwner:
     ) -> None:
         if not endpoints:
             raise unreachable("because none is configured")
+        for url in endpoints:
+            require_address(url)
         self.request_timeout = request_timeout
         self.runtimes = Runtimes(runtime_cache_dir)
         self._pool = EndpointPool(endpoints)

@@ -19,6 +19,7 @@ from chain.transport_errors import AnswerError, plain
 _KEYS_PER_REQUEST = 256  # storage keys in one request; public endpoints refuse much longer lists
 _KEYS_PER_PAGE = 1000  # keys in one listing; nodes refuse to list more
 _POOL_CODES = range(1000, 2000)  # JSON-RPC error codes by which a transaction pool answers
+_BANNED = 1012  # pool error code: these very bytes were here lately, and were included or found invalid
 _ALREADY_IMPORTED = 1013  # pool error code: these very bytes are in the pool
 
 
@@ -38,6 +39,8 @@ def refusal(error: AnswerError) -> PoolAnswer | None:
     """Return what a pool's answer means, or None when `error` is no answer of a pool."""
     if error.code not in _POOL_CODES:
         return None
+    if error.code == _BANNED:
+        return PoolAnswer("unknown", "the pool saw these bytes before: they may be in a block, or may never be")
     if error.code == _ALREADY_IMPORTED:
         return PoolAnswer("accepted", "already in the pool")
     return PoolAnswer("refused", f"{plain(error)[:200]} (pool code {error.code})")

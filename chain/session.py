@@ -263,7 +263,7 @@ def _refused(url: str, response: Any) -> Exception:
     status, headers = response.status_code, response.headers
     body = plain(bytes(response.body or b"")[:1024].decode("utf-8", "replace"))
     text = f"{host_of(url)} refuses the connection with HTTP {status}{': ' + body if body else ''}"
-    if status in (403, 429, 503):
+    if status in (403, 429):
         waits = [seconds_of(value) for name in ("Retry-After", "X-RateLimit-Reset") for value in headers.get_all(name)]
         return ThrottledError(text, next((wait for wait in waits if wait is not None), None))
     return SessionLostError(text)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from urllib.parse import urlsplit
 
-from config.errors import CacheonError, ChainError, NetworkError
+from config.errors import CacheonError, ChainError, ConfigurationError, NetworkError
 
 _TEXT_LIMIT = 300
 _PRUNED = re.compile("state already discarded|state is not available|missing trie node|pruned", re.IGNORECASE)
@@ -88,6 +88,21 @@ def host_of(url: str) -> str:
         return urlsplit(url).netloc.rpartition("@")[2] or "the endpoint"
     except ValueError:
         return "the endpoint"
+
+
+def require_address(url: str) -> None:
+    """Raise `ConfigurationError` (SETTINGS_INVALID) for what cannot be the address of an endpoint."""
+    try:
+        parts = urlsplit(url)
+        good = parts.scheme in ("ws", "wss") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        good = False
+    if not good:
+        shown = plain(host_of(url) if "@" in url else url)
+        raise ConfigurationError(
+            "SETTINGS_INVALID", f"a chain endpoint is no websocket address: {shown}",
+            hint="write every entry of `chain.endpoints` as ws://host:port or wss://host",
+        )
 
 
 def plain(text: object) -> str:

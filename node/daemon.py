@@ -4,8 +4,11 @@ Invariants
 1. Nothing serves before everything that `cacheon doctor` requires was checked: settings, machine, torch, wallet, state
    folder, isolation, chain, registration. Each missing thing is one error, and leaves nothing behind.
 2. On start, interrupted jobs go back to where they can be picked up, before any service runs.
-3. SIGTERM and SIGINT stop the node within seconds: services are cancelled, children killed, the store closed. What was
-   interrupted is picked up at the next start. A second signal stops at once.
+3. A chain that is away ends nothing, neither at start nor later: what needs no chain goes on with what is known, and
+   the rest begins when the chain answers. Settings that name the wrong chain, subnet or key do end the start.
+4. SIGTERM and SIGINT stop the node within seconds: services are cancelled, children killed, the store closed. What was
+   interrupted is picked up at the next start. A second signal stops at once, and so does a stop that takes too long,
+   whatever thread is stuck (`node.exit_watch`).
 """
 
 from __future__ import annotations
@@ -14,14 +17,14 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from importlib import metadata
+from typing import Any
 
 import structlog
 from sqlalchemy import Connection
 
 from chain.client import ChainClient
-from chain.signer import Signer
 from config.errors import ExitCode
 from config.settings import Settings
 from config.target_catalog import load_catalog
@@ -31,11 +34,14 @@ from node.doctor.chain import ChainReady
 from node.doctor.configuration import require_arena, require_state_dir, require_waivers
 from node.doctor.disk import layout_of
 from node.doctor.wallet import require_hotkey
+from node.exit_watch import ExitWatch
 from node.http.listener import bind
 from node.http.service import HttpService
 from node.services import selfcheck
 from node.services.admission import AdmissionService
 from node.services.arena_copy import keep_arena
+from node.services.chain_start import reach_chain
+from node.services.chain_watch import ChainWatch
 from node.services.context import NodeContext, worker_digest
 from node.services.fetching import FetchingService
 from node.services.heads import HeadsService, HeadWatch
@@ -47,29 +53,45 @@ from node.services.receipts import ReceiptBook
 from node.services.restoring import Restorer
 from node.services.reveals import RevealsService
 from node.services.settlement import SettlementService
-from node.services.supervisor import Service, supervise_all
+from node.services.supervisor import Service, cancel_all, supervise_all
 from node.store.engine import Store
 from node.store.events import append_event
 from node.store.evidence_rows import lose_running_attempts
 from node.store.job_rows import entries, recover_all
 from node.store.layout import StateLayout
+from node.store.queries import chain_view
 from qualify.intake_runner import IntakeRunner
 
 
 async def run_node(
-    settings: Settings, *, stop: asyncio.Event | None = None, ready: asyncio.Event | None = None
+    settings: Settings, *, stop: asyncio.Event | None = None, ready: asyncio.Event | None = None,
+    exit_watch: ExitWatch | None = None,
 ) -> None:
     """Run the node until `stop` is set or a signal comes; `ready` is set once it serves.
 
-    Raises `CacheonError` for everything that keeps it from starting.
+    With an `exit_watch` the process belongs to the node: it is armed once the node means to end, for whatever reason,
+    and the caller ends the process then. Raises `CacheonError` for everything that keeps it from starting.
     """
-    stop = stop if stop is not None else asyncio.Event()
+    if exit_watch is None:
+        await _run(settings, stop or asyncio.Event(), ready)
+        return
+    with exit_watch.watching_loop():
+        try:
+            await _run(settings, stop or asyncio.Event(), ready, on_stop=exit_watch.arm)
+        finally:
+            exit_watch.arm()
+
+
+async def _run(
+    settings: Settings, stop: asyncio.Event, ready: asyncio.Event | None, on_stop: Callable[[], None] = lambda: None
+) -> None:
     with _signals(stop):
         serving = asyncio.create_task(_serve(settings, ready))
         stopping = asyncio.create_task(stop.wait())
         try:
             await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
         finally:
+            on_stop()
             stopping.cancel()
             interrupted = not serving.done() and serving.cancel()
         with contextlib.suppress(*([asyncio.CancelledError] if interrupted else [])):
@@ -94,38 +116,63 @@ async def _serve(settings: Settings, ready: asyncio.Event | None) -> None:
         arena_path = await asyncio.to_thread(keep_arena, arena, layout.arenas)
         context = NodeContext(settings, layout, store, arena, catalog, worker, arena_path)
         receipts = await asyncio.to_thread(ReceiptBook.open, layout)
-        client = ChainClient.from_settings(settings.chain, runtime_cache_dir=layout.runtime_cache)
+        bound = await store.read(chain_view)
+        client = ChainClient.from_settings(
+            settings.chain, runtime_cache_dir=layout.runtime_cache, genesis_hash=bound.genesis_hash if bound else ""
+        )
         parts.push_async_callback(client.close)
-        chain = await selfcheck.check_chain(settings, client, signer)
-        await store.bind(chain.genesis_hash, settings.chain.netuid)
+        watch = ChainWatch(layout, settings.chain.poll_seconds)
+        reaching = asyncio.create_task(
+            reach_chain(settings, client, signer, watch, bound_genesis=bound.genesis_hash if bound else ""),
+            name="reach-chain",
+        )
+        parts.push_async_callback(cancel_all, [reaching])
+        await _first_look(reaching, watch, may_work_alone=bound is not None and bound.netuid == settings.chain.netuid)
         fetcher = await parts.enter_async_context(
             ArchiveFetcher(FetchPolicy.from_settings(settings.intake, settings.profile))
         )
-        await _resume(context, chain)
-        services = _services(context, client, signer, receipts, fetcher, screener)
+        await _resume(context)
+        heads = HeadWatch()
+        local: list[Service] = [
+            FetchingService(context, fetcher), IntakeService(context, screener),
+            QualificationService(context, receipts), SettlementService(context, receipts),
+            ParkingService(context, Restorer(context, fetcher, screener)),
+        ]
         if pages is not None:
-            services.append(HttpService(layout, settings.http, pages))
-        if ready is not None:
-            ready.set()
-        await supervise_all(context, services)
+            local.append(HttpService(layout, settings.http, pages))
+        following: list[Service] = [
+            HeadsService(client, heads, watch), RevealsService(context, client, heads),
+            AdmissionService(context, client),
+            PublicationService(context, client, signer, heads, receipts),
+        ]
+
+        async def follow() -> None:
+            await _serve_chain(context, await reaching, ready)
+            await supervise_all(context, following)
+
+        await _all_or_none([supervise_all(context, local), follow()])
 
 
-def _services(
-    context: NodeContext, client: ChainClient, signer: Signer, receipts: ReceiptBook, fetcher: ArchiveFetcher,
-    screener: IntakeRunner,
-) -> list[Service]:
-    heads = HeadWatch()
-    return [
-        HeadsService(client, heads, context.settings.chain.poll_seconds),
-        RevealsService(context, client),
-        AdmissionService(context, client),
-        FetchingService(context, fetcher),
-        IntakeService(context, screener),
-        QualificationService(context, receipts),
-        SettlementService(context, receipts),
-        PublicationService(context, client, signer, heads, receipts),
-        ParkingService(context, Restorer(context, fetcher, screener)),
-    ]
+async def _first_look(reaching: asyncio.Task[ChainReady], watch: ChainWatch, *, may_work_alone: bool) -> None:
+    """Wait until the chain answered or, if the folder knows its chain, was found away; raises what `reaching` does."""
+    gone = asyncio.create_task(watch.gone.wait())
+    try:
+        await asyncio.wait({reaching, gone} if may_work_alone else {reaching}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        gone.cancel()
+    if reaching.done():
+        reaching.result()
+
+
+async def _all_or_none(works: list[Coroutine[Any, Any, None]]) -> None:
+    """Run `works` until cancelled; the first that fails ends all."""
+    tasks = [asyncio.create_task(work) for work in works]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+        for task in done:
+            task.result()
+    finally:
+        await cancel_all(tasks)
 
 
 @contextlib.asynccontextmanager
@@ -137,7 +184,20 @@ async def _opened(layout: StateLayout) -> AsyncIterator[Store]:
         await store.close()
 
 
-async def _resume(context: NodeContext, chain: ChainReady) -> None:
+async def _serve_chain(context: NodeContext, chain: ChainReady, ready: asyncio.Event | None) -> None:
+    """Bind the state folder to the chain, and say which it is and what the hotkey may do there."""
+    await context.store.bind(chain.genesis_hash, context.settings.chain.netuid)
+    found = {
+        "hotkey": chain.hotkey, "spec_version": chain.spec_version, "uid": chain.uid,
+        "validator_permit": chain.validator_permit,
+    }
+    await context.store.write(append_event, "chain.ready", "", found)
+    structlog.get_logger().info("chain.ready", **found, finalized=chain.head.number)
+    if ready is not None:
+        ready.set()
+
+
+async def _resume(context: NodeContext) -> None:
     """Pick up what an earlier run left, and say who is running."""
     store, arena = context.store, context.arena
     lost = await store.write(lose_running_attempts)
@@ -145,13 +205,11 @@ async def _resume(context: NodeContext, chain: ChainReady) -> None:
     await asyncio.to_thread(_sweep, context.layout, await store.read(_known))
     started = {
         "version": metadata.version("cacheon"), "pid": os.getpid(), "arena": arena.id, "arena_digest": arena.digest,
-        "worker": context.worker, "waived": list(context.settings.sandbox.waive), "hotkey": chain.hotkey,
-        "spec_version": chain.spec_version, "uid": chain.uid, "validator_permit": chain.validator_permit,
+        "worker": context.worker, "waived": list(context.settings.sandbox.waive),
     }
     await store.write(append_event, "node.started", "", started)
     structlog.get_logger().info(
-        "node.started", **started, finalized=chain.head.number, recovered=len(recovered), lost_attempts=lost,
-        state_dir=str(context.layout.root),
+        "node.started", **started, recovered=len(recovered), lost_attempts=lost, state_dir=str(context.layout.root),
     )
 
 

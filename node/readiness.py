@@ -23,6 +23,7 @@ class ReasonName(StrEnum):
     LAYERS_MISSING = "layers_missing"
     DEVICE_FAILING = "device_failing"
     STORE_FAILING = "store_failing"
+    CHAIN_AWAY = "chain_away"
     BLOCK_STALE = "block_stale"
     NOT_REGISTERED = "not_registered"
     NO_PERMIT = "no_permit"
@@ -37,6 +38,7 @@ class Conditions(msgspec.Struct, frozen=True):
     waived_layers      isolation layers that the operator gave up
     device_works       the last canary of the measuring device passed
     store_works        the last write was durable
+    chain_away         why the chain cannot be followed now, as a sentence; "" while it is
     block_age_seconds  age of the newest finalized block by this machine's clock
     registered         the hotkey is in the subnet's metagraph
     validator_permit   the chain lets it set weights
@@ -47,6 +49,7 @@ class Conditions(msgspec.Struct, frozen=True):
     waived_layers: tuple[str, ...] | None = None
     device_works: bool | None = None
     store_works: bool | None = None
+    chain_away: str | None = None
     block_age_seconds: float | None = None
     registered: bool | None = None
     validator_permit: bool | None = None
@@ -80,6 +83,7 @@ def _reasons(known: Conditions, block_age_limit: float) -> list[Reason]:
          f"required isolation layers are missing: {', '.join(known.missing_layers or ())}", True),
         (known.device_works is False, ReasonName.DEVICE_FAILING, "the measuring device fails its canary", True),
         (known.store_works is False, ReasonName.STORE_FAILING, "the state folder cannot be written", True),
+        (bool(known.chain_away), ReasonName.CHAIN_AWAY, f"the chain cannot be followed: {known.chain_away}", True),
         (known.block_age_seconds is not None and known.block_age_seconds > block_age_limit, ReasonName.BLOCK_STALE,
          f"the last finalized block is {known.block_age_seconds or 0:.0f} s old (limit {block_age_limit:.0f})", True),
         (known.registered is False, ReasonName.NOT_REGISTERED, "the hotkey is not registered on the subnet", True),

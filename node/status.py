@@ -9,6 +9,7 @@ Invariants
 from __future__ import annotations
 
 import sqlite3
+import time
 from pathlib import Path
 
 import msgspec
@@ -19,7 +20,8 @@ from config.errors import HostError, NotFoundError
 from node.jobs import FINAL
 from node.kinship import Kinship
 from node.kinship import decode as decode_kinship
-from node.readiness import Conditions, Readiness, Reason, judge_readiness
+from node.readiness import Conditions, Reason, judge_readiness
+from node.store.chain_seen import ChainSeen, read_chain_seen
 from node.store.crown_rows import CrownRow, all_crowns
 from node.store.engine import reader_engine
 from node.store.evidence_rows import AttemptRow
@@ -114,8 +116,9 @@ class PublicationStatus(msgspec.Struct, frozen=True):
 class NodeStatus(msgspec.Struct, frozen=True):
     """The whole picture. `running_pid` is 0 when no node holds the folder; `epoch` -1 before any publication.
 
-    `ready` and `reasons` are judged by `node.readiness` from what the state folder tells; the age of the newest block
-    is not in it. The permit is that of the last start.
+    `ready` and `reasons` are judged by `node.readiness` from what the state folder tells; the permit is that of the
+    last time the chain was reached. `head_block` is the newest finalized block that the node saw, `block_age_seconds`
+    its age by the block's own clock, None while no node runs or none was seen.
     """
 
     schema: str
@@ -139,12 +142,17 @@ class NodeStatus(msgspec.Struct, frozen=True):
     events_head: str
     ready: bool = False
     reasons: tuple[Reason, ...] = ()
+    head_block: int = 0
+    block_age_seconds: float | None = None
 
 
 class _Started(msgspec.Struct):
     arena: str = ""
     arena_digest: str = ""
     waived: tuple[str, ...] = ()
+
+
+class _Reached(msgspec.Struct):
     validator_permit: bool | None = None
 
 
@@ -191,7 +199,13 @@ def _read(connection: Connection, layout: StateLayout) -> NodeStatus:
     publications = tuple(_publication(connection, layout, view) for view in publication_views(connection))
     weights = next((one.entries for one in reversed(publications) if one.status == "confirmed"), ())
     count, head = events_head(connection)
-    readiness = _readiness(started, running=holder is not None)
+    seen = read_chain_seen(layout) or ChainSeen()
+    age = time.time() - seen.block_ms / 1000 if holder is not None and seen.block_ms else None
+    reached = msgspec.json.decode(latest_event(connection, "chain.ready") or "{}", type=_Reached)
+    readiness = judge_readiness(Conditions(
+        running=holder is not None, waived_layers=started.waived, validator_permit=reached.validator_permit,
+        chain_away=seen.away_reason if holder is not None else None, block_age_seconds=age,
+    ))
     return NodeStatus(
         schema=STATUS_SCHEMA,
         state_dir=str(layout.root),
@@ -214,13 +228,8 @@ def _read(connection: Connection, layout: StateLayout) -> NodeStatus:
         events_head=head,
         ready=readiness.ready,
         reasons=readiness.reasons,
-    )
-
-
-def _readiness(started: _Started, *, running: bool) -> Readiness:
-    # A node that has started was registered then; its permit may come and go later, which only its log tells.
-    return judge_readiness(
-        Conditions(running=running, waived_layers=started.waived, validator_permit=started.validator_permit)
+        head_block=seen.block,
+        block_age_seconds=age,
     )
 
 

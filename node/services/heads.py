@@ -3,7 +3,9 @@
 Invariants
 1. It only moves forward.
 2. `wait_beyond` never misses a head: it compares numbers, not signals.
-3. It is asked for by a service of its own: whatever keeps reveals from being read keeps nobody else from going on.
+3. It is followed by a service of its own: whatever keeps reveals from being read keeps nobody else from going on.
+4. A chain that is away, or whose runtime became one that this release cannot read, ends nothing: heads stop, the reason
+   is told (`node.services.chain_watch`), and they go on by themselves.
 """
 
 from __future__ import annotations
@@ -12,6 +14,8 @@ import asyncio
 
 from chain.blocks import BlockRef
 from chain.client import ChainClient
+from config.errors import ChainError, NetworkError
+from node.services.chain_watch import ChainWatch
 
 
 class HeadWatch:
@@ -47,13 +51,18 @@ class HeadsService:
 
     name = "heads"
 
-    def __init__(self, client: ChainClient, heads: HeadWatch, poll_seconds: float) -> None:
+    def __init__(self, client: ChainClient, heads: HeadWatch, watch: ChainWatch) -> None:
         self._client = client
         self._heads = heads
-        self._poll_seconds = poll_seconds
+        self._watch = watch
 
     async def run(self) -> None:
-        """Announce every new head until cancelled. Raises what `ChainClient.finalized_head` raises."""
+        """Announce every new head until cancelled, waiting as long as it takes while there is none."""
         while True:
-            await self._heads.announce(await self._client.finalized_head())
-            await asyncio.sleep(self._poll_seconds)
+            try:
+                head = await self._client.next_finalized()
+            except (NetworkError, ChainError) as error:
+                await self._watch.away(error)
+                continue
+            await self._watch.heard(head)
+            await self._heads.announce(head.block)

@@ -15,6 +15,7 @@ from chain.blocks import BlockRef
 from chain.client import ChainClient
 from chain.reveals import Reveal, RevealReader, RevealScan
 from node.services.context import NodeContext
+from node.services.heads import HeadWatch
 from node.store.submission_rows import Cursor, Submission, read_cursor, record_scan
 
 
@@ -23,19 +24,20 @@ class RevealsService:
 
     name = "reveals"
 
-    def __init__(self, context: NodeContext, client: ChainClient) -> None:
+    def __init__(self, context: NodeContext, client: ChainClient, heads: HeadWatch) -> None:
         self._context = context
         self._client = client
+        self._heads = heads
         settings = context.settings
         self._reader = RevealReader(client, settings.chain.netuid, allow_loopback_http=settings.is_devnet)
-        self._ear = context.wake.listen()
 
     async def run(self) -> None:
-        """Scan until cancelled; without pause while behind."""
+        """Scan once per finalized head until cancelled; without pause while behind."""
+        await self._heads.wait_beyond(-1)
         while True:
             scan = await self.scan_once()
             if scan.caught_up or scan.cursor is None:
-                await self._ear.wait(self._context.settings.chain.poll_seconds)
+                await self._heads.wait_beyond(scan.head.number)
 
     async def scan_once(self) -> RevealScan:
         """Read the next stretch of blocks and store what it holds.

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from typing import Protocol
+from typing import Any, Protocol
 
 import structlog
 
@@ -51,7 +51,7 @@ async def supervise_all(context: NodeContext, services: Iterable[Service]) -> No
         await cancel_all(tasks)
 
 
-async def cancel_all(tasks: Iterable[asyncio.Task[None]]) -> None:
+async def cancel_all(tasks: Iterable[asyncio.Task[Any]]) -> None:
     """Cancel `tasks` and wait for their end. A cancellation that some library swallowed is repeated."""
     left = set(tasks)
     while left:

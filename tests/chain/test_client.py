@@ -153,7 +153,7 @@ async def test_the_throttle_bounds_requests(world: Any) -> None:
     await asyncio.gather(*calls, return_exceptions=True)
 
 
-async def test_submitting_the_same_bytes_twice_is_accepted_once_included_refused(world: Any) -> None:
+async def test_submitting_the_same_bytes_again_is_never_a_refusal(world: Any) -> None:
     """The pool knows bytes it holds; bytes that were included are refused with the pool's own words."""
     at = await world.client.finalized_head()
     arguments = {"netuid": world.netuid, "mecid": 0, "dests": [0], "weights": [1], "version_key": 0}
@@ -162,8 +162,7 @@ async def test_submitting_the_same_bytes_twice_is_accepted_once_included_refused
     assert (await world.client.submit(signed.data)).fate == "accepted"
     block = world.blocks()
     again = await world.client.submit(signed.data)
-    assert again.fate == "refused"
-    assert "banned" in again.message
+    assert again.fate == "unknown"  # bytes that were here lately: in a block, as these, or never to be
     index = await world.client.extrinsic_index(block, signed.hash)
     assert index is not None
     assert (await world.client.outcome(block, index)).success is True

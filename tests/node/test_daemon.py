@@ -77,8 +77,7 @@ def closed_port() -> int:
         (lambda s: changed(s, "chain", hotkey="nobody"), "HOTKEY_NOT_FOUND", ExitCode.CHAIN),
         (lambda s: changed(s, "chain", wallet="stranger"), "HOTKEY_NOT_REGISTERED", ExitCode.CHAIN),
         (lambda s: changed(s, "chain", netuid=77), "SUBNET_NOT_FOUND", ExitCode.CHAIN),
-        (lambda s: changed(s, "chain", endpoints=(f"ws://127.0.0.1:{closed_port()}",)), "CHAIN_UNREACHABLE",
-         ExitCode.NETWORK),
+        (lambda s: changed(s, "chain", endpoints=()), "CHAIN_UNREACHABLE", ExitCode.NETWORK),
     ],
     ids=["no folder set", "folder", "arena", "wallet", "hotkey", "registration", "netuid", "endpoint"],
 )
@@ -146,13 +145,22 @@ async def test_stop_while_starting(settings: Settings) -> None:
     assert read_holder(StateLayout.at(settings.state_dir).lock) is None
 
 
+async def served(node: asyncio.Task[None], ready: asyncio.Event) -> None:
+    """Wait until `node` serves; raises what ended it instead."""
+    waiting = asyncio.create_task(ready.wait())
+    await asyncio.wait({node, waiting}, return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()
+    if node.done():
+        node.result()
+
+
 async def test_serves_until_stopped_and_again(settings: Settings) -> None:
     """A started node follows the chain, is visible in its status, stops when told and starts again on its state."""
     blocks = []
     for _ in range(2):
         stop, ready = asyncio.Event(), asyncio.Event()
         node = asyncio.create_task(run_node(settings, stop=stop, ready=ready))
-        await asyncio.wait({node, asyncio.create_task(ready.wait())}, return_when=asyncio.FIRST_COMPLETED)
+        await served(node, ready)
         seen = blocks[-1] if blocks else 0
         await until(lambda seen=seen: read_status(settings.state_dir).cursor_block > seen)
         status = read_status(settings.state_dir)

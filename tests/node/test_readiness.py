@@ -10,8 +10,8 @@ import pytest
 from node.readiness import Conditions, ReasonName, judge_readiness
 
 WELL = Conditions(
-    running=True, missing_layers=(), waived_layers=(), device_works=True, store_works=True, block_age_seconds=3.0,
-    registered=True, validator_permit=True,
+    running=True, missing_layers=(), waived_layers=(), device_works=True, store_works=True, chain_away="",
+    block_age_seconds=3.0, registered=True, validator_permit=True,
 )
 
 
@@ -29,6 +29,7 @@ def test_a_well_node_and_an_unknown_one() -> None:
         ({"missing_layers": ("userns",)}, ReasonName.LAYERS_MISSING, True),
         ({"device_works": False}, ReasonName.DEVICE_FAILING, True),
         ({"store_works": False}, ReasonName.STORE_FAILING, True),
+        ({"chain_away": "No endpoint answers."}, ReasonName.CHAIN_AWAY, True),
         ({"block_age_seconds": 120.5}, ReasonName.BLOCK_STALE, True),
         ({"registered": False}, ReasonName.NOT_REGISTERED, True),
         ({"validator_permit": False}, ReasonName.NO_PERMIT, False),
@@ -44,7 +45,7 @@ def test_each_condition_gives_its_reason(change: dict[str, Any], name: ReasonNam
 
 def test_every_reason_can_be_given_at_once() -> None:
     """All reasons are told, in one order, whatever else is wrong; every name occurs."""
-    worst = Conditions(False, ("userns",), ("landlock",), False, False, 1e6, False, False)
+    worst = Conditions(False, ("userns",), ("landlock",), False, False, "gone", 1e6, False, False)
     assert [reason.name for reason in judge_readiness(worst).reasons] == list(ReasonName)
 
 

@@ -69,8 +69,8 @@ def test_unreadable_state_is_one_error(tmp_path: Path, content: bytes) -> None:
 
 async def test_a_node_that_is_not_wholly_ready(store: Store) -> None:
     """What was given up and a missing permit are told while the node runs, and afterwards that it does not."""
-    started = {"waived": ["seccomp"], "validator_permit": False}
-    await store.write(append_event, "node.started", "", started)
+    await store.write(append_event, "node.started", "", {"waived": ["seccomp"]})
+    await store.write(append_event, "chain.ready", "", {"validator_permit": False})
     running = read_status(store.layout.root)
     assert running.ready
     assert [reason.name for reason in running.reasons] == ["no_permit", "layers_waived"]

@@ -9,10 +9,12 @@ import pytest
 from sqlalchemy import Connection, select
 
 from chain.blocks import BlockRef
+from chain.heads import FinalizedHead
 from config.errors import ChainError, HostError, NetworkError
 from config.settings import Settings
 from config.target_catalog import load_catalog
 from node.services import supervisor
+from node.services.chain_watch import ChainWatch
 from node.services.context import NodeContext
 from node.services.heads import HeadsService, HeadWatch
 from node.services.supervisor import supervise_all
@@ -79,17 +81,19 @@ class Chain:
 
     number = 0
 
-    async def finalized_head(self) -> BlockRef:
+    async def next_finalized(self) -> FinalizedHead:
         """Return the next head."""
         self.number += 1
-        return BlockRef(self.number, f"0x{self.number:064x}")
+        await asyncio.sleep(0)
+        return FinalizedHead(BlockRef(self.number, f"0x{self.number:064x}"), "0x00", 1000 * self.number, 461)
 
 
 async def test_heads_are_announced_while_reveals_cannot_be_read(context: NodeContext) -> None:
     """Whatever stops the reveals service for good stops no service that follows the head, weights among them."""
     heads = HeadWatch()
     broken = Crashing(*(ChainError("CHAIN_STATE_PRUNED", "gone") for _ in range(1000)))
-    task = asyncio.create_task(supervise_all(context, [broken, HeadsService(Chain(), heads, 0.001)]))  # type: ignore[arg-type]
+    following = HeadsService(Chain(), heads, ChainWatch(context.layout, 0.001))  # type: ignore[arg-type]
+    task = asyncio.create_task(supervise_all(context, [broken, following]))
     assert (await heads.wait_beyond(3)).number > 3
     assert not broken.working.is_set()
     task.cancel()

@@ -14,6 +14,7 @@ def run(config: str) -> int:
     settings = resolve(config).settings
     logs.configure(settings.log)
     from node.daemon import run_node  # after the settings are known to be good: this import is the slow one
+    from node.exit_watch import ExitWatch
 
-    asyncio.run(run_node(settings))
+    asyncio.run(run_node(settings, exit_watch=ExitWatch()))
     return int(ExitCode.OK)

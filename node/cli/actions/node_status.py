@@ -25,7 +25,7 @@ def _show(console: Console, status: NodeStatus) -> None:
     counts = ", ".join(f"{count} {state}" for state, count in sorted(status.counts.items()) if count) or "none yet"
     rows = [
         ("node", f"{running}; state in {status.state_dir}"),
-        ("chain", f"subnet {status.netuid}, read to block {status.cursor_block}"),
+        ("chain", f"subnet {status.netuid}, read to block {status.cursor_block}{_head_text(status)}"),
         ("submissions", counts),
         ("weights", _publication_text(status)),
     ]
@@ -37,6 +37,12 @@ def _show(console: Console, status: NodeStatus) -> None:
     if status.submissions:
         columns = ("block", "hotkey", "target", "state", "code", "blame", "bound")
         console.print(table(columns, _rows(status), whole=("hotkey", "state", "code")))
+
+
+def _head_text(status: NodeStatus) -> str:
+    if status.block_age_seconds is None:
+        return ""
+    return f"; newest final block {status.head_block}, {status.block_age_seconds:.0f} s old"
 
 
 def _told(status: NodeStatus) -> list[Reason]:

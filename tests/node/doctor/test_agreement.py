@@ -21,7 +21,7 @@ from node.services import selfcheck
 from node.status import read_status
 from qualify.sandbox.doctor_probe import LayerFinding, LayerState
 from qualify.sandbox.layers import LAYERS
-from tests.node.doctor.conftest import changed, closed_port
+from tests.node.doctor.conftest import changed
 
 Change = Callable[[Settings], Settings]
 
@@ -71,11 +71,10 @@ async def nodes_code(settings: Settings) -> str:
         (lambda s: changed(s, "chain", wallet="nobody"), "WALLET_NOT_FOUND"),
         (lambda s: changed(s, "chain", wallet="stranger"), "HOTKEY_NOT_REGISTERED"),
         (lambda s: changed(s, "chain", netuid=77), "SUBNET_NOT_FOUND"),
-        (lambda s: changed(s, "chain", endpoints=(f"ws://127.0.0.1:{closed_port()}",)), "CHAIN_UNREACHABLE"),
         (lambda s: changed(s, "chain", endpoints=()), "CHAIN_UNREACHABLE"),
     ],
     ids=["well", "no permit", "no folder", "folder", "required waiver", "unknown waiver", "arena", "wallet",
-         "registration", "subnet", "endpoint", "no endpoint"],
+         "registration", "subnet", "no endpoint"],
 )
 async def test_settings(node_settings: Settings, change: Change, code: str) -> None:
     """For every fault of settings, wallet and chain both sides name the same code, and for none both are content."""
