@@ -104,6 +104,40 @@ async def test_sigkill_loses_no_announced_block(tmp_path: Path) -> None:
     assert roots == announced
 
 
+async def test_sigkill_between_forks(tmp_path: Path) -> None:
+    """A node that forks all the time is killed at random moments: what was final is still there, on a whole branch."""
+    path = tmp_path / "chain.state"
+    chooser = random.Random(11)
+    final: dict[int, str] = {}
+    for _ in range(4):
+        process = await Process.start("--port", "0", "--state", str(path), "--manual", "--finality-lag", "3")
+        assert process.ready["head"] >= max(final, default=0)
+        final |= await kill_while_forking(process, chooser.randrange(2, 60))
+    with open_chain(DevnetConfig(state=path, finality_lag=3)) as chain:
+        assert {number: chain.blocks[number].header.to_json()["stateRoot"] for number in final} == final
+        assert chain.finalized.number >= max(final)
+        assert [block.number for block in chain.blocks] == list(range(len(chain.blocks)))
+        chain.fork(chain.head.number - chain.finalized.number)
+
+
+async def kill_while_forking(process: Process, blocks: int) -> dict[int, str]:
+    """Ask for blocks and forks without pause, kill the process once `blocks` were final, return their state roots."""
+    final: dict[int, str] = {}
+    with contextlib.suppress(ConnectionClosed):
+        async with connect(process.ready["url"]) as connection:
+            await connection.send(json.dumps({"id": 1, "method": "chain_subscribeFinalizedHeads", "params": []}))
+            for method, params in [("dev_newBlock", [3]), ("dev_fork", [2]), ("dev_fork", [3, 5])] * blocks:
+                await connection.send(json.dumps({"id": 2, "method": method, "params": params}))
+            async for message in connection:
+                header = json.loads(message).get("params", {}).get("result")
+                if header:
+                    final[int(header["number"], 16)] = header["stateRoot"]
+                if len(final) >= blocks:
+                    process.child.kill()
+    await process.end(signal.SIGKILL)
+    return final
+
+
 async def test_state_file_is_locked_across_processes(running: tuple[Process, Path]) -> None:
     """A second process on the same state file refuses with STATE_IN_USE and exit code 6."""
     _, path = running
