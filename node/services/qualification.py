@@ -42,6 +42,7 @@ from node.store.job_rows import save
 from node.store.layout import StateLayout
 from qualify.request import AttemptRequest, BundleRef, Holding
 from scoring.attempt import Attempt, Reservation, read_attempt
+from scoring.call_length import ARENA_CALLS_SHORT, short_call_notes
 from scoring.grade import Verdict, grade
 from scoring.receipts import verdict_statement
 from scoring.reproduce import check_pair
@@ -100,6 +101,8 @@ class QualificationService:
     async def _conclude(self, chosen: Chosen, evidence: Evidence) -> Job:
         context = self._context
         verdict = await asyncio.to_thread(grade, evidence.attempt, context.arena)
+        for note in short_call_notes(evidence.attempt, context.arena):
+            structlog.get_logger().warning("arena.calls_short", code=ARENA_CALLS_SHORT, detail=note)
         if verdict.outcome == PASS and chosen.attempt.role == "reproduction":
             primary = await context.store.read(load_attempt, chosen.entry.job.primary_attempt)
             problem = await asyncio.to_thread(_pair_problem, context.layout, primary, evidence)

@@ -42,7 +42,8 @@ _TAIL = """\
   on a ranking, are what may be spent.
 - The part of a timed call that lies between waking an arm and its entry, some fifteen microseconds. A bundle can do
   that faster than the arm does (`202_own_loop`): measured, nothing at 2 ms a call and 7 % at 0.2 ms. Arenas have to
-  time calls of half a millisecond or more.
+  time calls of half a millisecond or more; `cacheon bench` and the node's log say where one does not
+  (`ARENA_CALLS_SHORT`).
 - GPU rows without a folder, and what the others would do on a device. They need one.
 """
 

@@ -53,6 +53,7 @@ class Benched(msgspec.Struct, frozen=True):
     attempt_path: str
     attempt_digest: str
     notice: str
+    warnings: tuple[str, ...] = ()  # about the arena on this machine; no part of the verdict
 
 
 def run(bundle: str, choice: Choice, out: str | None, *, as_json: bool) -> int:
@@ -67,6 +68,8 @@ def run(bundle: str, choice: Choice, out: str | None, *, as_json: bool) -> int:
         benched = _measure(stand, candidate, folder, progress)
     progress.clear()
     output.result(benched, lambda console: _show(console, benched))
+    for warning in benched.warnings:
+        output.note(f"warning: {warning}")
     output.note(f"note: {NOTICE}")
     if benched.attempt_path:
         output.note(f"next: cacheon regrade {benched.attempt_path}")
@@ -89,6 +92,7 @@ def _measure(stand: Stand, candidate: Candidate, folder: Path | None, progress: 
     from qualify.docket import open_docket
     from qualify.referee import measure_docket
     from scoring.attempt import attempt_digest, encode_attempt
+    from scoring.call_length import short_call_notes
     from scoring.grade import grade
     from scoring.speed import launch_value
 
@@ -104,7 +108,9 @@ def _measure(stand: Stand, candidate: Candidate, folder: Path | None, progress: 
         for launch in measured.attempt.launches
     )
     verdict = grade(measured.attempt, docket.arena)
-    return _benched(docket, verdict, candidate.receipts + measured.receipts, samples, (str(path), digest))
+    benched = _benched(docket, verdict, candidate.receipts + measured.receipts, samples, (str(path), digest))
+    warnings = tuple(short_call_notes(measured.attempt, docket.arena))
+    return msgspec.structs.replace(benched, warnings=warnings)
 
 
 def _benched(
