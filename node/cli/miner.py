@@ -77,17 +77,23 @@ def prepare(folder: Path, url: str, *, allow_loopback_http: bool) -> Prepared:
     return Prepared(content_hash, url, payload)
 
 
-async def commit(
-    client: ChainClient, signer: Signer, prepared: Prepared, *, netuid: int, profile: str, reveal_in_blocks: int
-) -> CommitmentReceipt:
-    """Seal and commit. The hotkey must be registered. Raises `WalletError`, `ChainError`, `NetworkError`."""
-    from chain.commitments import submit_commitment
+async def require_registration(client: ChainClient, signer: Signer, netuid: int) -> None:
+    """Raise `ChainError` (SUBNET_NOT_FOUND) or `WalletError` (HOTKEY_NOT_REGISTERED) unless the hotkey may commit."""
     from chain.metagraph import read_metagraph
     from chain.wallet import require_registered
 
     block = await client.finalized_head()
     await client.require_subnet(netuid, block)
     require_registered(await read_metagraph(client, netuid, block), signer.ss58_address)
+
+
+async def commit(
+    client: ChainClient, signer: Signer, prepared: Prepared, *, netuid: int, profile: str, reveal_in_blocks: int
+) -> CommitmentReceipt:
+    """Seal and commit. The hotkey must be registered. Raises `WalletError`, `ChainError`, `NetworkError`."""
+    from chain.commitments import submit_commitment
+
+    await require_registration(client, signer, netuid)
     return await submit_commitment(
         client, signer, netuid, prepared.payload, profile=profile, reveal_in_blocks=reveal_in_blocks
     )

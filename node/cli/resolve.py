@@ -27,3 +27,24 @@ def resolve_state(config: str | None, state: str | None) -> Settings:
             "STATE_NOT_GIVEN", "no state folder is named", hint="give --state DIR, or -c FILE with `state_dir` set"
         )
     return settings
+
+
+def miner_state(folder: str | None) -> Path:
+    """Return the folder in which a miner's commands remember what they did: `folder`, else the user's state folder.
+
+    Raises `ConfigurationError` (STATE_NOT_GIVEN) for a user without a home.
+    """
+    if folder is not None:
+        return Path(folder).absolute()
+    home = os.environ.get("XDG_STATE_HOME", "")
+    try:
+        return Path(home if Path(home).is_absolute() else Path.home() / ".local" / "state") / "cacheon"
+    except RuntimeError as error:
+        raise ConfigurationError(
+            "STATE_NOT_GIVEN", "no state folder is named, and this user has no home", hint="give --state DIR"
+        ) from error
+
+
+def variable(name: str) -> str | None:
+    """Return an environment variable that a flag names, or None."""
+    return os.environ.get(name)

@@ -41,6 +41,16 @@ def require_known(connection: Connection) -> str:
     return current
 
 
+def require_present(connection: Connection) -> None:
+    """Raise `HostError` (STORE_TOO_OLD) unless the schema is this release's."""
+    current = MigrationContext.configure(connection).get_current_revision() or ""
+    if current != ScriptDirectory.from_config(_config()).get_current_head():
+        raise HostError(
+            "STORE_TOO_OLD", f"the state folder was written by an older release (schema {current or 'none'})",
+            hint="start the node of this release once; it brings the folder up to date",
+        )
+
+
 def _config() -> Config:
     config = Config()
     config.set_main_option("script_location", str(_FOLDER).replace("%", "%%"))

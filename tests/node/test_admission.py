@@ -371,6 +371,7 @@ async def _outcome(folder: Path) -> tuple[object, ...]:
 
 
 @pytest.mark.crash
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("after_commit", [False, True], ids=["before", "after"])
 async def test_killed_at_any_transaction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after_commit: bool) -> None:
     """Whatever transaction it dies at, every payment and credit is used once, and every loss made good once."""

@@ -45,6 +45,43 @@ def chain_submit(  # noqa: PLR0913 - one parameter per option
         int,
         typer.Option("--blocks-until-reveal", metavar="N", min=2, help="Blocks until the chain opens the commitment."),
     ] = 10,
+    pay: Annotated[bool, typer.Option("--pay", help="Pay the evaluation cost from the wallet's coldkey.")] = False,
+    payment_block: Annotated[
+        int | None,
+        typer.Option(
+            "--payment-block", metavar="N", min=1, help="Block of a payment made before.", show_default=False
+        ),
+    ] = None,
+    payment_index: Annotated[
+        int | None,
+        typer.Option(
+            "--payment-index", metavar="N", min=0, help="Its extrinsic's position in that block.", show_default=False
+        ),
+    ] = None,
+    password_env: Annotated[
+        str | None,
+        typer.Option(
+            "--password-env",
+            metavar="NAME",
+            help="Environment variable that holds the coldkey's password.",
+            show_default=False,
+        ),
+    ] = None,
+    password_file: Annotated[
+        str | None,
+        typer.Option(
+            "--password-file", metavar="FILE", help="File that holds the coldkey's password.", show_default=False
+        ),
+    ] = None,
+    state: Annotated[
+        str | None,
+        typer.Option(
+            "--state",
+            metavar="DIR",
+            help="Where payments are remembered. Default: the user's state folder.",
+            show_default=False,
+        ),
+    ] = None,
     wallet: options.Wallet = None,
     hotkey: options.Hotkey = None,
     wallet_path: options.WalletPath = None,
@@ -57,12 +94,15 @@ def chain_submit(  # noqa: PLR0913 - one parameter per option
     """Commit a bundle's content hash and URL to the chain under a timelock.
 
     The tree is hashed again and refused if a validator would refuse it. The printed id is what `chain-status` follows.
+    With --pay the evaluation cost is paid first, once: when anything fails, run the same command again.
     """
-    from node.cli.actions.submit import run
+    from node.cli.actions.submit import Request, run
+    from node.cli.paying import Wish
 
     endpoints = tuple(endpoint) if endpoint else None
     choice = ChainChoice(config, network, endpoints, netuid, wallet, hotkey, wallet_path)
-    run(bundle, url, choice, blocks_until_reveal=blocks_until_reveal, dry_run=dry_run, as_json=json)
+    wish = Wish(pay, payment_block, payment_index, state, password_env, password_file)
+    run(Request(bundle, url, choice, wish, blocks_until_reveal), dry_run=dry_run, as_json=json)
 
 
 def chain_status(  # noqa: PLR0913 - one parameter per option
