@@ -34,8 +34,9 @@ class ChainSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     endpoints: tuple[str, ...] = ()
     netuid: int = 0
     wallet_path: str = "~/.bittensor/wallets"
-    wallet: str = "default"
+    wallet: str = "default"  # "" = none: a node then observes and judges, and publishes nothing
     hotkey: str = "default"
+    signer_socket: str = ""  # of `cacheon signer run`, which then holds the key; empty = the hotkey's file is used
     start_block: int | None = None  # first block whose reveals count; None = the finalized head at first start
     request_timeout_seconds: float = 20.0
     submit_timeout_seconds: float = 120.0

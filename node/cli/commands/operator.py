@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 
 from node.cli import options, panels
+from node.cli.commands import signer
 
 node_app = typer.Typer(no_args_is_help=True, help="Run the validator node and ask how it is doing.")
 config_app = typer.Typer(no_args_is_help=True, help="Look at the settings.")
@@ -104,4 +105,5 @@ def register(app: typer.Typer) -> None:
     node_app.command("status")(node_status)
     config_app.command("show")(config_show)
     app.add_typer(node_app, name="node", rich_help_panel=panels.OPERATOR)
+    signer.register(app)
     app.add_typer(config_app, name="config", rich_help_panel=panels.OPERATOR)

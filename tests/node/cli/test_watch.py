@@ -6,8 +6,9 @@ import asyncio
 import json
 import shutil
 import signal
+import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,8 @@ import pytest
 from aiohttp import web
 
 from chain.client import ChainClient
+from chain.devnet.genesis_document import Genesis, NeuronSpec
+from chain.wallet import address_of_seed, create_wallet
 from config.canonical import sha256_hex
 from config.errors import CacheonError
 from config.settings import ChainSettings, HttpSettings
@@ -34,15 +37,53 @@ from tests.node.cli.conftest import plain_environment
 if TYPE_CHECKING:
     from tests.node.cli.conftest import RunCli
 
+pytestmark = pytest.mark.timeout(600)  # many processes, one after the other
+
 EXAMPLE = Path(__file__).parents[3] / "examples" / "silu_fast"
 NETUID = 2
 
 
+HOTKEYS = tuple(f"hotkey-{number}" for number in range(10))
+
+
+@pytest.fixture(scope="module")
+def wallets(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One wallet with a hotkey for each test, because a hotkey may commit only so much in an epoch."""
+    folder = tmp_path_factory.mktemp("wallets")
+    for name in HOTKEYS:
+        create_wallet(folder, f"wallet-{name}", name, seed=f"//{name}")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of a local chain, in a process of its own, that knows these hotkeys."""
+    neurons = tuple(NeuronSpec(address_of_seed(f"//{name}"), address_of_seed(f"//{name}//cold")) for name in HOTKEYS)
+    file = tmp_path_factory.mktemp("chain") / "genesis.json"
+    file.write_bytes(msgspec.json.encode(Genesis(netuid=NETUID, neurons=neurons)))
+    command = [sys.executable, "-m", "node.cli.main", "devnet", "--port", "0", "--block-time", "0.1"]
+    with subprocess.Popen(
+        [*command, "--genesis", str(file)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as chain:
+        assert chain.stdout is not None
+        yield chain.stdout.readline().strip()
+        chain.terminate()
+        assert chain.wait(60) == 0
+
+
+@pytest.fixture(scope="module")
+def hotkeys() -> Iterator[str]:
+    """The hotkeys that no test has used yet."""
+    return iter(HOTKEYS)
+
+
 @pytest.fixture
-def flags(endpoint: str, wallets: Path) -> list[str]:
-    """The flags that name chain and wallet."""
-    named = {"--network": "devnet", "--endpoint": endpoint, "--netuid": str(NETUID), "--wallet": "miner"}
-    return [*(text for pair in named.items() for text in pair), "--wallet-path", str(wallets)]
+def flags(endpoint: str, wallets: Path, hotkeys: Iterator[str]) -> list[str]:
+    """The flags that name chain and wallet, with a hotkey of the test's own."""
+    name = next(hotkeys)
+    named = {"--network": "devnet", "--endpoint": endpoint, "--netuid": str(NETUID), "--wallet-path": str(wallets)}
+    named |= {"--wallet": f"wallet-{name}", "--hotkey": name}
+    return [text for pair in named.items() for text in pair]
 
 
 @dataclass
@@ -142,7 +183,7 @@ class Watch:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             stdin=asyncio.subprocess.DEVNULL,
-            env=plain_environment(),
+            env=plain_environment(CACHEON_CHAIN__POLL_SECONDS="0.2"),
         )
         return cls(process)
 
@@ -150,7 +191,7 @@ class Watch:
         """Read lines until one is as wanted, and return it."""
         assert self.process.stdout is not None
         while True:
-            line = await asyncio.wait_for(self.process.stdout.readline(), 100)
+            line = await asyncio.wait_for(self.process.stdout.readline(), 300)
             assert line, f"ended before: {self.lines}"
             self.lines.append(json.loads(line))
             if wanted(self.lines[-1]):
@@ -164,7 +205,7 @@ class Watch:
 
     async def end(self) -> int:
         """Read to the end and return the exit code."""
-        out, _ = await asyncio.wait_for(self.process.communicate(), 100)
+        out, _ = await asyncio.wait_for(self.process.communicate(), 300)
         self.lines += [json.loads(line) for line in out.splitlines()]
         assert self.process.returncode is not None
         return self.process.returncode
