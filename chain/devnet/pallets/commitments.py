@@ -25,6 +25,7 @@ from chain.scale import ScaleReader
 
 MIN_CHARGED_BYTES = 100
 REVEALS_KEPT = 10
+FAILED_REVEALS_SINCE = 446  # the first runtime that keeps a failed field
 _RAW_0 = 1
 _RAW_128 = 129
 _HASHES = range(130, 134)
@@ -161,6 +162,8 @@ def _reveal(context: Context, netuid: int, who: bytes) -> None:
             kept.append(field)
             continue
         data, failure = _open(field, signature)
+        if failure and state.codec.spec.metadata < FAILED_REVEALS_SINCE:
+            continue  # earlier runtimes forgot what did not open, and said nothing
         if failure:
             raw_failed = bytes([_FAILED]) + field.raw[1:]
             kept.append(Field(_FAILED, raw_failed, field.length, field.ciphertext, field.reveal_round))

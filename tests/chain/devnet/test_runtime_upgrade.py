@@ -215,3 +215,16 @@ async def test_the_sdk_notices_an_upgrade(devnet: Devnet, sdk: Any, validator: W
         old = await sdk.query(bittensor.storage.System.Events, block=1)
         assert "ExtrinsicSuccess" in [event["event_id"] for event in old]
         assert (await sdk.subnets.metagraph(NETUID)).neurons[1].hotkey == address(hot(MINER))
+
+
+def test_a_failed_reveal_under_the_older_metadata_leaves_no_trace(driver: Driver) -> None:
+    """Spec 439 knows no failed reveals: what does not open is deleted, and no event says so."""
+    chain = driver.chain
+    chain.upgrade(462, 439)
+    label = chain.view().get("Drand", "LastStoredRound") + 2
+    assert driver.send(hot(MINER), commitment(sealed_field(b"\x07" * 100, label))) == ""
+    assert driver.get("TimelockedIndex", pallet="Commitments")
+    driver.blocks(5)
+    assert driver.get("TimelockedIndex", pallet="Commitments") == []
+    assert driver.get("CommitmentOf", NETUID, address(hot(MINER)), pallet="Commitments") is None
+    assert reveals(driver, hot(MINER)) == []
