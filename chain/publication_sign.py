@@ -46,7 +46,7 @@ async def sign_and_submit(
         commit_reveal=newest.commit_reveal_enabled,
         submit_block=step.block.number,
         mechanism=step.options.mechanism,
-        spec_version=int(getattr(signed, "spec_version", 0)),
+        spec_version=signed.spec_version,
     )
     return await step.submit(await step.append(record, head))
 

@@ -17,10 +17,9 @@ async def stake_weight_rao(client: ChainClient, state: ValidatorState) -> int:
     """Return the stake weight of the validator at the state's block, or the threshold itself when nobody tells."""
     parameters = state.parameters
     try:
-        ask = getattr(client, "runtime_call", None)
-        if ask is None:
-            return parameters.stake_threshold
-        metagraph = await ask(state.block, "SubnetInfoRuntimeApi", "get_metagraph", [parameters.netuid])
+        metagraph = await client.runtime_call(
+            state.block, "SubnetInfoRuntimeApi", "get_metagraph", [parameters.netuid]
+        )
         totals = metagraph["total_stake"]
         return int(totals[state.uid])
     except ChainError as error:

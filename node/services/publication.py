@@ -5,6 +5,8 @@ Invariants
    is decided (`node.services.weight_vector`) only when the epoch still needs one.
 2. The vector and its signed receipt are stored in the same transaction as the intent that publishes it.
 3. A reason to wait is logged and kept once, and again whenever it changes.
+4. The crown ledger (`node.services.ledger`) has its turn after the weights of the same block, so that one task signs
+   for the hotkey and weights come first.
 """
 
 from __future__ import annotations
@@ -18,8 +20,10 @@ from chain.metagraph import Metagraph
 from chain.publication import PublicationOptions, Waiting, WeightTarget, step
 from chain.publication_record import PublicationRecord
 from chain.signer import Signer
+from chain.validator_state import validator_reads
 from node.services.context import NodeContext
 from node.services.heads import HeadWatch
+from node.services.ledger import LedgerKeeper
 from node.services.receipts import ReceiptBook
 from node.services.weight_vector import decide, read_ledger
 from node.store.events import append_event
@@ -53,6 +57,9 @@ class PublicationService:
             netuid=settings.chain.netuid, profile=settings.profile, mechanism=settings.publication.mechanism,
             refresh_epochs=settings.publication.refresh_epochs,
         )
+        self._ledger = LedgerKeeper(context, client, signer, receipts)
+        self._watched: tuple[int, ...] | None = None
+        self._watch(())
         self._last_waiting = ""
 
     async def run(self) -> None:
@@ -67,6 +74,7 @@ class PublicationService:
         """Make one step at finalized `block`; return the journal's newest record."""
         before = await self._journal.head()
         result = await step(self._client, self._signer, self._journal, self._decide, self._options, block)
+        self._watch(result.head.uids if result.head is not None and result.head.is_open else ())
         await self._note(result.waiting)
         if result.head is not None and result.head != before:
             structlog.get_logger().info(
@@ -74,7 +82,16 @@ class PublicationService:
                 extrinsic=result.head.extrinsic_hash, reason=result.head.reason,
             )
             self._context.wake.notify()
+        await self._ledger.follow(block, result.head)
         return result.head
+
+    def _watch(self, uids: tuple[int, ...]) -> None:
+        """Have what a step reads fetched with every head that is followed, so that most steps ask for nothing."""
+        if uids == self._watched:
+            return
+        self._watched, options = uids, self._options
+        reads = validator_reads(options.netuid, self._signer.ss58_address, options.mechanism, uids)
+        self._client.watch(self.name, reads)
 
     async def _decide(self, parameters: Hyperparameters, metagraph: Metagraph) -> WeightTarget:
         """Decide the vector, and keep it ready to be stored together with the intent that publishes it."""

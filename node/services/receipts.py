@@ -56,12 +56,16 @@ class ReceiptBook:
 
     def sign(self, statement: Statement) -> str:
         """Sign `statement`, store the envelope and return its digest."""
-        envelope = sign(statement, self._seed)
+        envelope = self.seal(statement)
         digest = sha256_hex(envelope)
         path = self.path(digest)
         if not path.exists():
             write_durably(path, envelope, mode=0o644)
         return digest
+
+    def seal(self, statement: Statement) -> bytes:
+        """Sign `statement` and return the envelope; nothing is stored."""
+        return sign(statement, self._seed)
 
     def path(self, digest: str) -> Path:
         """Return where the receipt with that digest lies."""

@@ -18,7 +18,7 @@ from node.store.events import append_event, now_ms
 from node.store.evidence_rows import find_bundle
 from node.store.schema import bundles, crowns, settlement_events, submissions
 from node.store.submission_rows import ORDER, Submission, load_submission
-from scoring.settle import CrownState, SettlementEvent, apply_event, replay
+from scoring.settle import GENESIS, CrownState, SettlementEvent, apply_event, replay
 
 
 class CrownRow(msgspec.Struct, frozen=True):
@@ -37,8 +37,19 @@ class CrownRow(msgspec.Struct, frozen=True):
 
 def crown_state(connection: Connection) -> CrownState:
     """Return the state of all crowns. Raises `InternalError` (EVENT_CHAIN_BROKEN)."""
+    return replay(all_settlement_events(connection))
+
+
+def all_settlement_events(connection: Connection) -> list[SettlementEvent]:
+    """Return every settlement event, oldest first."""
     bodies = connection.execute(select(settlement_events.c.body).order_by(settlement_events.c.sequence)).scalars()
-    return replay(msgspec.json.decode(body, type=SettlementEvent) for body in bodies)
+    return [msgspec.json.decode(body, type=SettlementEvent) for body in bodies]
+
+
+def settlement_head(connection: Connection) -> str:
+    """Return the digest of the newest settlement event, as `CrownState.head` has it."""
+    newest = select(settlement_events.c.digest).order_by(settlement_events.c.sequence.desc()).limit(1)
+    return connection.scalar(newest) or GENESIS
 
 
 def all_crowns(connection: Connection) -> list[CrownRow]:

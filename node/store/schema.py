@@ -1,7 +1,7 @@
 """The tables of the node's store, as SQLAlchemy Core objects.
 
 Invariants
-1. `events` and `publications` are append-only; everything else holds the present state.
+1. `events`, `publications` and `ledger_commitments` are append-only; everything else holds the present state.
 2. Every row that belongs to a submission names it by its id (a digest), never by hotkey or position.
 3. Times are Unix milliseconds in columns named `*_ms`; ratios are ppm; documents are canonical JSON text.
 4. A change here needs a migration in `migrations/versions/`; a test compares the two.
@@ -164,6 +164,15 @@ publications = Table(
     Column("sequence", Integer, primary_key=True),
     _text("digest"), _text("prior_digest"), _text("publication_id"), _text("status"), _number("epoch"),
     _text("vector_digest"), _text("body"), _number("recorded_ms"),
+    UniqueConstraint("digest"), UniqueConstraint("prior_digest"),
+)
+
+# The journal of ledger commitments: every state of every commitment of our own, append-only.
+ledger_commitments = Table(
+    "ledger_commitments", metadata,
+    Column("sequence", Integer, primary_key=True),
+    _text("digest"), _text("prior_digest"), _text("commitment_id"), _text("status"), _number("epoch"),
+    _text("ledger_digest"), _text("body"), _number("recorded_ms"),
     UniqueConstraint("digest"), UniqueConstraint("prior_digest"),
 )
 

@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 
 from node.cli import options, panels
+from node.cli.commands import ledger, weights
 
 receipt_app = typer.Typer(no_args_is_help=True, help="Check signed receipts.")
 
@@ -91,3 +92,5 @@ def register(app: typer.Typer) -> None:
     app.command(rich_help_panel=panels.LOOKUP)(slots)
     receipt_app.command("verify")(receipt_verify)
     app.add_typer(receipt_app, name="receipt", rich_help_panel=panels.LOOKUP)
+    ledger.register(app)
+    weights.register(app)

@@ -1,0 +1,114 @@
+"""Keeps the crown ledger as a signed document, and its digest on the chain.
+
+Invariants
+1. A document is on disk, under its digest in `ledger/`, before anything is signed that names it; it is kept.
+2. The same crowns give the same document, so nothing is committed again for a ledger that did not change, unless the
+   chain lost the commitment.
+3. Without `publication.ledger_url` nothing is written or asked. Whatever fails here never stops weights.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import structlog
+from sqlalchemy import Connection
+
+from chain.abi import Storage
+from chain.blocks import BlockRef
+from chain.client import ChainClient
+from chain.ledger_pointer import LedgerPointer, ledger_base_url
+from chain.ledger_publication import CommitmentRecord, commitment_step
+from chain.publication_record import PublicationRecord
+from chain.signer import Signer
+from config.canonical import sha256_hex
+from config.errors import CacheonError
+from node.services.context import NodeContext
+from node.services.receipts import ReceiptBook
+from node.store.crown_rows import all_crowns, all_settlement_events, settlement_head
+from node.store.layout import write_durably
+from node.store.ledger_journal import StoreLedgerJournal
+from node.store.queries import chain_view
+from scoring.ledger import LedgerPredicate, ledger_statement, make_ledger
+
+
+class LedgerKeeper:
+    """Writes the ledger and commits it; used by the publication service after each of its steps."""
+
+    def __init__(self, context: NodeContext, client: ChainClient, signer: Signer, receipts: ReceiptBook) -> None:
+        settings = context.settings
+        self._context = context
+        self._client = client
+        self._signer = signer
+        self._receipts = receipts
+        self._journal = StoreLedgerJournal(context.store)
+        self._url = settings.publication.ledger_url and ledger_base_url(
+            settings.publication.ledger_url, allow_loopback_http=settings.is_devnet
+        )
+        self._settled_epoch = -1  # in which nothing is left to do
+        self._written: tuple[str, LedgerPointer] | None = None  # by head of the settlement events
+        self._last_trouble = ""
+
+    async def follow(self, block: BlockRef, weights: PublicationRecord | None) -> None:
+        """Make one step at finalized `block`; `weights` is the newest record of their journal."""
+        if not self._url:
+            return
+        try:
+            await self._step(block, weights)
+        except CacheonError as error:
+            self._tell(error.code, error.message)
+        else:
+            self._last_trouble = ""
+
+    async def _step(self, block: BlockRef, weights: PublicationRecord | None) -> None:
+        netuid = self._context.settings.chain.netuid
+        (epoch,) = await self._client.read(block, [(Storage.EPOCH_INDEX, [netuid])])
+        if int(epoch) == self._settled_epoch:
+            return
+        pointer = await self.write()
+        in_flight = weights is not None and weights.is_open and weights.included_block is None
+        result = await commitment_step(
+            self._client, self._signer, self._journal, pointer, netuid=netuid, epoch=int(epoch), block=block,
+            weights_nonce=weights.nonce if weights is not None and in_flight else None,
+        )
+        if result.waiting is not None:
+            self._tell(result.waiting.code, result.waiting.message)
+        head: CommitmentRecord | None = result.head
+        if result.waiting is None and not in_flight and (head is None or not head.is_open):
+            self._settled_epoch = int(epoch)
+            if head is not None:
+                structlog.get_logger().info(
+                    f"ledger.{head.status}", ledger=head.pointer.digest, epoch=head.epoch, reason=head.reason
+                )
+
+    async def write(self) -> LedgerPointer:
+        """Write the ledger as it is now, if that is new, and return what is committed of it."""
+        head = await self._context.store.read(settlement_head)
+        if self._written is None or self._written[0] != head:
+            predicate = await self._context.store.read(read_ledger_document, self._signer.ss58_address)
+            digest = await asyncio.to_thread(self._write, predicate)
+            self._written = (predicate.head, LedgerPointer(digest, self._url, self._receipts.public_key.hex()))
+        return self._written[1]
+
+    def _write(self, predicate: LedgerPredicate) -> str:
+        envelope = self._receipts.seal(ledger_statement(predicate))
+        digest = sha256_hex(envelope)
+        path = self._context.layout.ledger / digest
+        if not path.exists():
+            write_durably(path, envelope, mode=0o644)
+        return digest
+
+    def _tell(self, code: str, message: str) -> None:
+        if code != self._last_trouble:
+            structlog.get_logger().warning("ledger.waiting", code=code, message=message)
+        self._last_trouble = code
+
+
+def read_ledger_document(connection: Connection, hotkey: str) -> LedgerPredicate:
+    """Return the ledger of the store, as validator `hotkey` signs it."""
+    chain = chain_view(connection)
+    receipts = {crown.event_digest: crown.receipt_digest for crown in all_crowns(connection) if crown.receipt_digest}
+    return make_ledger(
+        all_settlement_events(connection), receipts, genesis_hash=chain.genesis_hash if chain else "",
+        netuid=chain.netuid if chain else 0, hotkey=hotkey,
+    )

@@ -1,0 +1,112 @@
+"""The crown ledger on the chain: written first, committed when it changed, never in the way of weights."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from chain.abi import Call, Storage
+from chain.ledger_pointer import LedgerCommitment, read_commitment
+from chain.wallet import signer_of_seed
+from config.canonical import sha256_hex
+from node.store.engine import Store
+from node.store.journal import read_records
+from node.store.ledger_journal import read_commitments
+from scoring.dsse import verify
+from scoring.ledger import check_ledger, read_ledger_predicate
+from tests.node.weights_world import ANN, BOB, VALIDATOR, World, weights_world
+
+URL = "http://127.0.0.1:9980/api/v1/ledger"
+
+
+@pytest.fixture(name="world")
+async def _world(store: Store, tmp_path: Path) -> AsyncIterator[World]:
+    async with weights_world(store, tmp_path / "cache") as made:
+        made.configure(ledger_url=URL + "/")
+        yield made
+
+
+async def committed(world: World) -> LedgerCommitment:
+    """What the chain holds of the validator."""
+    (raw,) = await world.client.read_raw(await world.client.head(), [(Storage.COMMITMENT_OF, [2, VALIDATOR])])
+    return read_commitment(raw)
+
+
+async def statuses(world: World) -> list[str]:
+    """The statuses of the journal, oldest first."""
+    return [record.status for record in reversed(await world.store.read(read_commitments, 1000))]
+
+
+async def test_the_ledger_is_committed_and_can_be_checked(world: World) -> None:
+    """The chain names digest, URL and key; the document under that digest verifies and replays to the crowns."""
+    await world.crown(1, ANN, "t1")
+    await world.crown(2, BOB, "t2")
+    await world.step(6)
+    pointer = (await committed(world)).pointer
+    assert pointer is not None
+    assert (pointer.url, pointer.receipt_key) == (URL, world.receipts.public_key.hex())
+    data = (world.store.layout.ledger / pointer.digest).read_bytes()
+    assert sha256_hex(data) == pointer.digest
+    predicate = read_ledger_predicate(verify(data, [bytes.fromhex(pointer.receipt_key)]))
+    assert {crown.hotkey for crown in check_ledger(predicate).crowns} == {ANN, BOB}
+    assert (predicate.hotkey, predicate.netuid) == (VALIDATOR, 2)
+    assert await statuses(world) == ["intent", "submitted", "confirmed"]
+
+
+async def test_an_unchanged_ledger_is_committed_once_and_a_new_crown_again(world: World) -> None:
+    """Three epochs without a crown cost one commitment; the epoch after a crown costs the second; weights lose none."""
+    await world.step(30)
+    assert (await statuses(world)).count("intent") == 1
+    await world.crown(1, ANN, "t1")
+    await world.step(20)
+    assert await statuses(world) == ["intent", "submitted", "confirmed"] * 2
+    assert len(list(world.store.layout.ledger.iterdir())) == 2
+    epochs = [one.epoch for one in await world.store.read(read_records) if one.status == "confirmed"]
+    assert epochs == list(range(6))
+    assert await world.extrinsics() == 6 + 2
+
+
+async def test_a_lost_commitment_comes_back(world: World) -> None:
+    """When the chain no longer shows the pointer, the next epoch commits it again."""
+    await world.step(5)
+    await world.ask("dev_setItem", "Commitments", "CommitmentOf", [2, VALIDATOR], None)
+    await world.step(20)
+    assert (await committed(world)).kind == "ledger"
+    assert (await statuses(world)).count("intent") == 2
+
+
+async def test_a_sealed_submission_of_the_same_hotkey_is_not_overwritten(world: World) -> None:
+    """The ledger waits until the hotkey's own sealed commitment was revealed."""
+    client, head = world.client, await world.client.finalized_head()
+    signer = signer_of_seed("//Validator")
+    field = {"TimelockEncrypted": {"encrypted": b"x" * 40, "reveal_round": 10**9}}
+    signed = await client.sign(
+        Call.SET_COMMITMENT, {"netuid": 2, "info": {"fields": [[field]]}}, signer, nonce=0, at=head, period=64
+    )
+    await client.submit(signed.data)
+    await world.step(25)
+    assert (await committed(world)).kind == "sealed"
+    assert await statuses(world) == []
+    assert await world.row() != {}
+
+
+async def test_without_a_url_nothing_is_written_or_committed(world: World) -> None:
+    """The ledger is off until its operator says where it is served."""
+    world.configure(ledger_url="")
+    await world.step(15)
+    assert await statuses(world) == []
+    assert list(world.store.layout.ledger.iterdir()) == []
+    assert (await committed(world)).kind == "none"
+
+
+async def test_restarts_commit_nothing_twice(world: World) -> None:
+    """A service made anew after every block leaves one commitment per changed ledger."""
+    for blocks in range(24):
+        if blocks == 5:
+            await world.crown(1, ANN, "t1")
+        world.service = world.restarted()
+        await world.step()
+    assert (await statuses(world)).count("intent") == 2
+    assert (await committed(world)).kind == "ledger"
