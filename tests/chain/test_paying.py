@@ -85,13 +85,14 @@ async def _market(make_world: Callable[..., Any]) -> World:
 
 
 @contextlib.asynccontextmanager
-async def blocks_coming(world: World) -> AsyncIterator[None]:
-    """Make blocks for as long as the body runs."""
+async def blocks_coming(world: World, record: Memory) -> AsyncIterator[None]:
+    """Make blocks for as long as the body runs, once a payment is signed: no era ends while a machine is slow."""
 
     async def make() -> None:
         while True:
-            world.node.produce_block()
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(0.05)
+            if record.kept is not None or len(world.node.chain.pool):
+                world.node.produce_block()
 
     task = asyncio.create_task(make())
     try:
@@ -109,7 +110,7 @@ async def pay(
         world.client, cost, content_hash=CONTENT, hotkey=HOTKEY, netuid=NETUID,
         block=await world.client.finalized_head(),
     )
-    async with blocks_coming(world):
+    async with blocks_coming(world, record):
         return await pay_once(world.client, signer or signer_of_seed(PAYER), quote, cost, record, poll_seconds=0.02)
 
 

@@ -6,6 +6,7 @@ import json
 import shlex
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ import pytest
 from chain.payment import Payment
 from config.errors import NetworkError
 from config.evaluation_cost import EvaluationCostSettings
+from tests.node.cli.conftest import plain_environment
 
 if TYPE_CHECKING:
     from tests.node.cli.conftest import RunCli
@@ -123,6 +125,22 @@ async def test_pay_and_submit(cli: RunCli, flags: list[str], purse: list[str], m
     assert isinstance(await found(market, data), Payment)
     assert before - 2 * TAO < cost(cli, flags)["spendable_rao"] <= before - TAO
     assert [path.name for path in (tmp_path / "purse" / "payments").iterdir()] == ["lock"]
+
+
+@pytest.mark.crash
+def test_killed_while_paying(cli: RunCli, flags: list[str], purse: list[str], tmp_path: Path) -> None:
+    """SIGKILL as soon as the payment is written down, wherever its bytes are: the next run pays nothing more."""
+    before = cost(cli, flags)["spendable_rao"]
+    command = [sys.executable, "-m", "node.cli.main", "chain-submit", str(EXAMPLE), "--url", URL, "--pay", *flags,
+               *purse, "--json"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, env=plain_environment(**PRICE)) as first:
+        while not list((tmp_path / "purse").glob("payments/*.json")):
+            assert first.poll() is None, "it ended before it paid"
+            time.sleep(0.01)
+        first.kill()
+    ran = cli(*command[3:], env=PRICE, timeout=PATIENCE)
+    assert ran.code == 0, ran
+    assert before - 2 * TAO < cost(cli, flags)["spendable_rao"] <= before - TAO
 
 
 async def test_a_commitment_that_fails_after_paying(
