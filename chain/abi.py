@@ -33,6 +33,7 @@ class Storage(_Name):
 
     ACCOUNT = "System.Account"
     EVENTS = "System.Events"
+    EVENT_COUNT = "System.EventCount"
     PARENT_HASH = "System.ParentHash"
     TIMESTAMP = "Timestamp.Now"
     NETWORKS_ADDED = "SubtensorModule.NetworksAdded"

@@ -147,6 +147,11 @@ class ChainClient(ConnectionOwner):
                 hint="Set `chain.netuid` to one of them, or check that `chain.endpoints` names the chain you mean.",
             )
 
+    async def try_another(self) -> None:
+        """Give up the connection and what it told; the next call asks the next endpoint."""
+        self._pinned.forget()
+        await super().try_another()
+
     # -- blocks ------------------------------------------------------------------------------------------------
 
     async def genesis_hash(self) -> str:
@@ -240,11 +245,10 @@ class ChainClient(ConnectionOwner):
         """Return the hash of `block`'s parent and its events, with one request."""
 
         async def ask(connection: Connection) -> tuple[str, tuple[ChainEvent, ...]]:
-            reads: list[StorageRead] = [(Storage.PARENT_HASH, []), (Storage.EVENTS, [])]
-            codec, (parent, events) = await self._values(connection, block, reads)
+            events, _, parent = await self._events(connection, block)
             name = "0x" + (parent or b"").hex()
             connection.add_parent(block.hash, name)
-            return name, decode_events(codec, events)
+            return name, events
 
         return await self._call(f"reading the events of block {block.number}", ask)
 
@@ -254,8 +258,8 @@ class ChainClient(ConnectionOwner):
         """Return the events of `block`, in order."""
 
         async def ask(connection: Connection) -> tuple[ChainEvent, ...]:
-            codec, (events,) = await self._values(connection, block, [(Storage.EVENTS, [])])
-            return decode_events(codec, events)
+            events, _, _ = await self._events(connection, block)
+            return events
 
         return await self._call(f"reading the events of block {block.number}", ask)
 
@@ -296,10 +300,27 @@ class ChainClient(ConnectionOwner):
         """Return whether extrinsic `index` of `block` took effect, and if not, the runtime's name for the reason."""
 
         async def ask(connection: Connection) -> ExtrinsicOutcome:
-            codec, (events,) = await self._values(connection, block, [(Storage.EVENTS, [])])
-            return outcome_of(decode_events(codec, events), index, codec.module_error)
+            events, codec, _ = await self._events(connection, block)
+            return outcome_of(events, index, codec.module_error)
 
         return await self._call(f"reading the outcome of an extrinsic in block {block.number}", ask)
+
+    async def _events(
+        self, connection: Connection, block: BlockRef
+    ) -> tuple[tuple[ChainEvent, ...], Any, bytes | None]:
+        """Return the events of a block, as many as the block itself counts, its codec, and its parent's hash."""
+        reads: list[StorageRead] = [(item, []) for item in (Storage.EVENTS, Storage.EVENT_COUNT, Storage.PARENT_HASH)]
+        codec, (raw, count, parent) = await self._values(connection, block, reads)
+        events = decode_events(codec, raw)
+        if count is not None and int.from_bytes(count, "little") != len(events):
+            self._pinned.forget()
+            raise NetworkError(
+                "CHAIN_EVENTS_MISCOUNTED",
+                f"The endpoint shows {len(events)} events of block {block.number}, which counts "
+                f"{int.from_bytes(count, 'little')} itself.",
+                hint="The question is repeated; if this lasts, the endpoint serves damaged data: use another one.",
+            )
+        return events, codec, parent
 
     # -- state -------------------------------------------------------------------------------------------------
 

@@ -14,7 +14,9 @@ from chain.abi import Storage
 from chain.codec import StorageRead
 
 _BLOCKS_KEPT = 8
-_ALWAYS: tuple[StorageRead, ...] = ((Storage.PARENT_HASH, []), (Storage.EVENTS, []), (Storage.TIMESTAMP, []))
+_ALWAYS: tuple[StorageRead, ...] = (
+    (Storage.PARENT_HASH, []), (Storage.EVENTS, []), (Storage.EVENT_COUNT, []), (Storage.TIMESTAMP, []),
+)
 
 
 class PinnedValues:
@@ -42,6 +44,11 @@ class PinnedValues:
         self._blocks.setdefault(block_hash, {})
         while len(self._blocks) > _BLOCKS_KEPT:
             self._blocks.popitem(last=False)
+
+    def forget(self) -> None:
+        """Forget every value: one of them contradicts another, so none is to be believed a second time."""
+        for known in self._blocks.values():
+            known.clear()
 
     def of(self, block_hash: str) -> Mapping[bytes, bytes | None]:
         """Return what is known of a block."""

@@ -42,12 +42,9 @@ async def read_stretch(
     read: list[EventBlock] = []
     parent = cursor.hash if cursor is not None else ""
     try:
-        runtime_of = await _shared_runtime(client, blocks)
         for start in range(0, len(blocks), _PARALLEL_READS):
             part = blocks[start : start + _PARALLEL_READS]
-            answers = await asyncio.gather(
-                *(_read(client, block, runtime_of or block) for block in part), return_exceptions=True
-            )
+            answers = await asyncio.gather(*(_read(client, block) for block in part), return_exceptions=True)
             for block, answer in zip(part, answers, strict=True):
                 if isinstance(answer, BaseException):
                     raise answer
@@ -72,17 +69,8 @@ def require_cursor(cursor: BlockRef, found_hash: str) -> None:
         )
 
 
-async def _read(client: ChainClient, block: BlockRef, runtime_of: BlockRef) -> tuple[str, tuple[ChainEvent, ...]]:
-    return await patiently(lambda: client.linked_events(block, runtime_of))
-
-
-async def _shared_runtime(client: ChainClient, blocks: Sequence[BlockRef]) -> BlockRef | None:
-    # Within a range whose ends share a runtime, all blocks do: runtime versions only go up.
-    if len(blocks) == 1:
-        return None
-    first, last = blocks[0], blocks[-1]
-    same = await patiently(lambda: client.spec_version(first)) == await patiently(lambda: client.spec_version(last))
-    return last if same else None
+async def _read(client: ChainClient, block: BlockRef) -> tuple[str, tuple[ChainEvent, ...]]:
+    return await patiently(lambda: client.linked_events(block))
 
 
 def _unlinked(block: BlockRef, expected: str, found: str, cursor: BlockRef | None) -> CacheonError:

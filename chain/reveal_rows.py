@@ -4,7 +4,8 @@ Invariants
 1. Storage holds the payloads, events say that there were reveals and where; a payload is believed only if both name it.
 2. What the two agree on is one row per reveal, in the order of the payload bytes.
 3. A ring that one block filled entirely has lost reveals by its owner's own doing: the events without an entry become
-   rows with REVEAL_OVERWRITTEN. That is no disagreement.
+   rows with REVEAL_OVERWRITTEN. That is no disagreement. How many they are rests on the block's own count of its
+   events, which the client compares.
 4. Everything else that differs is a `Dispute`. It is a reason to read again, not a verdict; a dispute that was settled
    by patience (`disputed_rows`) gives rows that say so and costs nobody else anything.
 """

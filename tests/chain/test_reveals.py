@@ -10,11 +10,14 @@ import pytest
 
 from chain.blocks import BlockRef
 from chain.devnet.beacon import reveal_round_after, seal
+from chain.devnet.fault_plan import Fault
+from chain.devnet.genesis_document import NeuronSpec
 from chain.payload import Payload, encode_payload
 from chain.reveals import Reveal, RevealReader, parse_stored, scan_reveals
 from chain.scale import ScaleError, compact
 from chain.signer import Signer
 from config.errors import ChainError, NetworkError
+from tests.chain.devnet.support import address, commitment, sealed_field, sign
 
 HASH = "0123456789abcdef" * 4
 GOOD = encode_payload(Payload(HASH, "https://h.example/a.tar.gz"))
@@ -80,6 +83,23 @@ async def test_an_odd_payload_is_a_row_with_a_code_and_hides_nobody(world: Any, 
     assert by_hotkey[world.hotkey("Ann")].reason == reason
     assert by_hotkey[world.hotkey("Ann")].content_hash == ""
     assert by_hotkey[world.hotkey("Bob")].reason == ""
+
+
+async def test_one_odd_payload_hides_none_of_255_others(make_world: Any) -> None:
+    """A whole subnet reveals in one block, one of it bytes that are no text: one row with a code, 255 good ones."""
+    hotkeys = [f"//crowd{number}" for number in range(256)]
+    neurons = tuple(NeuronSpec(address(uri), address("//cold")) for uri in hotkeys)
+    world = await make_world(neurons=neurons)
+    chain = world.node.chain
+    label = reveal_round_after(chain.head.number, 5)
+    good, odd = sealed_field(seal(GOOD), label), sealed_field(seal(b"\xff\xfe\x00"), label)
+    for uri in hotkeys:
+        chain.submit(sign(chain, uri, commitment(odd if uri == "//crowd77" else good)))
+    world.blocks(6)
+    reveals = (await scan(world)).reveals
+    assert {one.hotkey for one in reveals} == set(map(address, hotkeys))
+    assert [(one.hotkey, one.reason) for one in reveals if one.reason] == [(address("//crowd77"), "PAYLOAD_NOT_ASCII")]
+    assert len(reveals) == 256
 
 
 async def test_both_framings_are_read(world: Any) -> None:
@@ -254,8 +274,8 @@ async def test_a_stored_reveal_that_no_event_ever_shows_is_recorded_too(world: A
     world.blocks_until(6)
     real = world.client.linked_events
 
-    async def omit(block: BlockRef, runtime_of: BlockRef) -> Any:
-        parent, events = await real(block, runtime_of)
+    async def omit(block: BlockRef) -> Any:
+        parent, events = await real(block)
         return parent, tuple(one for one in events if "who" not in str(one) or world.hotkey("Ann") not in str(one))
 
     world.client.linked_events = omit
@@ -274,8 +294,8 @@ async def test_doubled_events_that_stay_doubled_cost_nobody_the_reveal(world: An
     world.blocks_until(5)
     real = world.client.linked_events
 
-    async def double(block: BlockRef, runtime_of: BlockRef) -> Any:
-        parent, events = await real(block, runtime_of)
+    async def double(block: BlockRef) -> Any:
+        parent, events = await real(block)
         return parent, tuple(msgspec.structs.replace(one, index=at) for at, one in enumerate((*events, *events)))
 
     world.client.linked_events = double
@@ -380,3 +400,17 @@ async def raw_row(world: Any, name: str, value: bytes) -> None:
     entry = codec.storage_entry("Commitments", "RevealedCommitments")
     key = codec.storage_key(entry, [world.netuid, world.hotkey(name)])
     await world.rpc("dev_setStorage", [["0x" + key.hex(), "0x" + value.hex()]])
+
+
+@pytest.mark.parametrize("kind", ["missing_events", "duplicate_events"])
+async def test_a_list_of_events_that_contradicts_the_block_s_own_count_is_read_again(world: Any, kind: Any) -> None:
+    """A reveal event too few or all of them twice: the list and `System.EventCount` differ; it is asked again."""
+    await commit(world, world.signer("Ann"), [GOOD], 5)
+    block = world.blocks_until(5)
+    world.node.faults.inject(Fault(kind=kind, limit=1))
+    with pytest.raises(NetworkError) as caught:
+        await world.client.linked_events(block)
+    assert caught.value.code == "CHAIN_EVENTS_MISCOUNTED"
+    world.node.faults.inject(Fault(kind=kind, limit=1))
+    assert shown((await scan(world)).reveals) == [("", "https://h.example/a.tar.gz")]
+    assert [count.injected for count in world.node.faults.counts()] == [1, 1]

@@ -20,11 +20,14 @@ from config.errors import ChainError, NetworkError
 from node.services.reveals import _submission
 from node.store.schema import chain_binding, events, metadata, submissions
 from node.store.submission_rows import Cursor, read_cursor, record_scan
-from tests.node.reveal_model import HOTKEYS, NETUID, Fault, ModelChain, ModelClient, Row
+from tests.node.reveal_model import HOTKEYS, NETUID, RING, Fault, ModelChain, ModelClient, Row
 
-_PAYLOADS = st.sampled_from([b"alpha", b"beta", b"gamma", b"{", b"x" * 2000])
+_TEXTS = (b"alpha", b"beta", b"gamma", b"{", b"x" * 2000)
+_PAYLOADS = st.integers(0, len(_TEXTS) - 1)
+_SOME = st.lists(_PAYLOADS, min_size=1, max_size=4)
+_FLOOD = st.lists(_PAYLOADS, min_size=RING, max_size=RING + 3)
 _REVEALS = st.lists(
-    st.tuples(st.integers(0, len(HOTKEYS) - 1), st.lists(_PAYLOADS, min_size=1, max_size=4)), min_size=1, max_size=3
+    st.tuples(st.integers(0, len(HOTKEYS) - 1), st.one_of(_SOME, _SOME, _SOME, _FLOOD)), min_size=1, max_size=3
 )
 _BLOCK = st.tuples(st.just("block"), _REVEALS, st.none() | st.integers(-4, 3))
 _STEP = st.one_of(
@@ -66,7 +69,7 @@ class Machine:
         """Do one thing of the schedule."""
         match what:
             case ("block", reveals, moved):
-                self.chain.build(reveals, moved)
+                self.chain.build([(who, [_TEXTS[one] for one in texts]) for who, texts in reveals], moved)
             case ("fork", depth, _):
                 self.chain.retract(depth)
             case ("finalize", count, _):
