@@ -4,7 +4,8 @@ Invariants
 1. The first of `urls` is the one to ask. An endpoint that fails goes to the end of the list.
 2. Failures in a row double an endpoint's rest, up to a cap; what it asks for itself (a retry-after) is at least kept.
 3. Rests are drawn at random from the upper half of their length, so that many nodes do not come back together.
-4. An endpoint whose open connection was lost rests for nothing the first time: idle connections are cut every day.
+4. Calls that fail while their endpoint rests already count as one failure.
+5. An endpoint whose open connection was lost rests for nothing the first time: idle connections are cut every day.
 """
 
 from __future__ import annotations
@@ -70,12 +71,13 @@ class EndpointPool:
     def failed(self, url: str, reason: CacheonError, *, asked_seconds: float | None = None, lost: bool = False) -> None:
         """Note a failure. `asked_seconds` is the endpoint's own wish; `lost` a connection that had worked."""
         health = self._health.setdefault(url, _Health())
-        health.failures += 1
+        if health.rests_until <= self._clock():  # calls that fail together are one failure
+            health.failures += 1
         health.reason = reason
         base = _THROTTLED_BASE_SECONDS if reason.code == "CHAIN_RATE_LIMITED" else _BASE_SECONDS
         longest = min(base * 2.0 ** (health.failures - 1), _CAP_SECONDS)
         rest = 0.0 if lost and health.failures == 1 else self._draw(longest / 2, longest)
-        health.rests_until = self._clock() + max(rest, asked_seconds or 0.0)
+        health.rests_until = max(health.rests_until, self._clock() + max(rest, asked_seconds or 0.0))
         self.last(url)
 
     def last(self, url: str) -> None:

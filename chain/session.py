@@ -17,6 +17,7 @@ import asyncio
 import contextlib
 import importlib
 import itertools
+import sys
 from collections import deque
 from collections.abc import Sequence
 from typing import Any
@@ -27,6 +28,7 @@ from asyncio_throttle.throttler import Throttler
 from chain.transport_errors import SessionLostError, ThrottledError, answer_error, host_of, plain, seconds_of
 
 _FRAME_LIMIT = 2**26  # bytes; the largest honest answer is a runtime's metadata, about 2 MB
+_LIBRARY = "websockets.asyncio.client"
 _CLOSE_SECONDS = 2.0  # for a peer that no longer says good-bye
 _NOTICES_KEPT = 64
 _STRANGERS_KEPT = 16
@@ -108,8 +110,9 @@ class RpcSession:
     @classmethod
     async def open(cls, url: str, gate: Gate, seconds: float) -> RpcSession:
         """Dial `url` within `seconds`. Raises `SessionLostError`, and `ThrottledError` for HTTP 429 and 403."""
-        # Imported here, and on a thread: starting a command must not wait for it, nor the loop.
-        library = await asyncio.to_thread(importlib.import_module, "websockets.asyncio.client")
+        if _LIBRARY not in sys.modules:  # imported late, and on a thread: neither commands nor the loop wait for it
+            await asyncio.to_thread(importlib.import_module, _LIBRARY)
+        library = importlib.import_module(_LIBRARY)
         try:
             async with asyncio.timeout(seconds):
                 socket = await library.connect(
