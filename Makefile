@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint hostile bench docs clean
+.PHONY: help demo test lint sdk hostile bench docs clean
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -25,7 +25,10 @@ lint: $(STAMP) ## ruff, mypy strict, import rules
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-test: lint ## everything CI runs
+sdk: $(STAMP) ## the other SDKs and command lines that tests/chain/sdk runs, each in .sdk/VERSION
+	PYTHONPATH=. $(BIN)/python -m tests.chain.sdk.install
+
+test: lint sdk ## everything CI runs
 	$(BIN)/python -m pytest
 
 hostile: $(STAMP) ## every cheat of tests/hostile against intake and the referee
@@ -45,4 +48,4 @@ docs: $(STAMP) ## regenerate the generated pages of docs/
 	PYTHONPATH=. $(BIN)/python -m tests.hostile.page > docs/cheats.md
 
 clean: ## remove the environment and caches
-	rm -rf $(VENV) .demo .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache .fuzz
+	rm -rf $(VENV) .sdk .demo .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache .fuzz

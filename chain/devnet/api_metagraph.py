@@ -173,6 +173,28 @@ def get_all_metagraphs(_chain: Chain, state: StorageView, _arguments: Reader) ->
     return [metagraph(state, netuid) for netuid in subtensor.netuids(state)]
 
 
+@api("SubnetInfoRuntimeApi", "get_all_mechagraphs")
+def get_all_mechagraphs(_chain: Chain, state: StorageView, _arguments: Reader) -> list[dict[str, Any] | None]:
+    """Return the metagraph of every mechanism of every subnet."""
+    return [
+        metagraph(state, netuid, mechanism)
+        for netuid in subtensor.netuids(state)
+        for mechanism in subtensor.mechanisms(state, netuid)
+    ]
+
+
+@api("SubnetInfoRuntimeApi", "get_subnet_state")
+def get_subnet_state(_chain: Chain, state: StorageView, arguments: Reader) -> dict[str, Any] | None:
+    """Return the neurons of a subnet column by column; there is no history of emissions."""
+    netuid = arguments.unsigned(ARGUMENT_NETUID_BYTES)
+    graph = metagraph(state, netuid)
+    if graph is None:
+        return None
+    output = state.codec.api_method("SubnetInfoRuntimeApi", "get_subnet_state")["output"]
+    empty: dict[str, Any] = state.codec.template(output, optional=True)
+    return {**empty, **{name: graph[name] for name in empty if name in graph}, "netuid": netuid}
+
+
 def _selected(state: StorageView, arguments: Reader, *, mechanism: bool) -> dict[str, Any] | None:
     netuid = arguments.unsigned(ARGUMENT_NETUID_BYTES)
     mecid = arguments.unsigned(1) if mechanism else 0

@@ -61,3 +61,33 @@ def get_stake_info_for_hotkey_coldkey_netuid(
     if subtensor.coldkey_of(state, hotkey) != coldkey:
         position["stake"] = 0
     return position
+
+
+@api("StakeInfoRuntimeApi", "get_stake_availability_for_coldkeys")
+def get_stake_availability_for_coldkeys(
+    _chain: Chain, state: StorageView, arguments: Reader
+) -> dict[bytes, dict[int, dict[str, int]]]:
+    """Return, per coldkey and subnet, the whole stake in rao and how much of it is free; nothing is ever locked."""
+    coldkeys = [arguments.take(32) for _ in range(arguments.compact())]
+    netuids = arguments.u16_vector() if arguments.unsigned(1) else subtensor.netuids(state)
+    found = {}
+    for coldkey in sorted(coldkeys):
+        totals = {
+            netuid: sum(each["stake"] for each in _positions(state, coldkey) if each["netuid"] == netuid)
+            for netuid in sorted(set(netuids))
+        }
+        found[coldkey] = {
+            netuid: {"total": total, "locked": 0, "available": total} for netuid, total in totals.items()
+        }
+    return found
+
+
+@api("StakeInfoRuntimeApi", "get_coldkey_lock")
+def get_coldkey_lock(_chain: Chain, _state: StorageView, _arguments: Reader) -> None:
+    """Return None: stake cannot be locked here."""
+
+
+@api("StakeInfoRuntimeApi", "get_stake_fee")
+def get_stake_fee(_chain: Chain, _state: StorageView, _arguments: Reader) -> int:
+    """Return no fee."""
+    return 0

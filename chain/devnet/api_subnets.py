@@ -7,6 +7,7 @@ from typing import Any
 from chain.devnet.api_metagraph import ARGUMENT_NETUID_BYTES, SUBNET_FIELDS, subnet_name, subnet_value
 from chain.devnet.api_registry import api
 from chain.devnet.chain import Chain
+from chain.devnet.codec import as_account
 from chain.devnet.pallets import epochs, subtensor
 from chain.devnet.scale import Reader
 from chain.devnet.storage import StorageView
@@ -116,3 +117,57 @@ def get_next_epoch_start_block(_chain: Chain, state: StorageView, arguments: Rea
 def get_network_registration_cost(_chain: Chain, _state: StorageView, _arguments: Reader) -> int:
     """Return a fixed cost, in rao."""
     return _REGISTRATION_COST_RAO
+
+
+def _subnet_info(state: StorageView, netuid: int, method: str) -> dict[str, Any] | None:
+    record = _record(state, netuid, method)
+    if record is not None:
+        record.update(
+            netuid=netuid,
+            max_allowed_validators=subtensor.get(state, "MaxAllowedValidators", netuid),
+            scaling_law_power=subtensor.get(state, "ScalingLawPower", netuid),
+            subnetwork_n=subtensor.size(state, netuid),
+            owner=as_account(subtensor.get(state, "SubnetOwner", netuid)),
+        )
+        if "identity" in record:
+            record["identity"] = subtensor.get(state, "SubnetIdentitiesV3", netuid)
+    return record
+
+
+def _subnet_infos(state: StorageView, method: str) -> list[dict[str, Any] | None]:
+    return [_subnet_info(state, netuid, method) for netuid in subtensor.netuids(state)]
+
+
+@api("SubnetInfoRuntimeApi", "get_subnet_info")
+def get_subnet_info(_chain: Chain, state: StorageView, arguments: Reader) -> dict[str, Any] | None:
+    """Return a subnet in the first record."""
+    return _subnet_info(state, _netuid(arguments), "get_subnet_info")
+
+
+@api("SubnetInfoRuntimeApi", "get_subnet_info_v2")
+def get_subnet_info_v2(_chain: Chain, state: StorageView, arguments: Reader) -> dict[str, Any] | None:
+    """Return a subnet in the second record."""
+    return _subnet_info(state, _netuid(arguments), "get_subnet_info_v2")
+
+
+@api("SubnetInfoRuntimeApi", "get_subnets_info")
+def get_subnets_info(_chain: Chain, state: StorageView, _arguments: Reader) -> list[dict[str, Any] | None]:
+    """Return every subnet in the first record."""
+    return _subnet_infos(state, "get_subnet_info")
+
+
+@api("SubnetInfoRuntimeApi", "get_subnets_info_v2")
+def get_subnets_info_v2(_chain: Chain, state: StorageView, _arguments: Reader) -> list[dict[str, Any] | None]:
+    """Return every subnet in the second record."""
+    return _subnet_infos(state, "get_subnet_info_v2")
+
+
+@api("SubnetInfoRuntimeApi", "get_subnet_to_prune")
+def get_subnet_to_prune(_chain: Chain, _state: StorageView, _arguments: Reader) -> None:
+    """Return None: no subnet ever makes room for another here."""
+
+
+@api("AuraApi", "slot_duration")
+def slot_duration(_chain: Chain, state: StorageView, _arguments: Reader) -> int:
+    """Return the milliseconds of a slot, as the metadata states them."""
+    return int(state.codec.constant("Aura", "SlotDuration"))
