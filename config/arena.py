@@ -2,7 +2,8 @@
 
 Invariants
 1. An arena is identified by the digest of its canonical JSON; changing any field makes another arena.
-2. Launch counts are even, because launches come in pairs with exchanged roles.
+2. Launch counts are even, because launches come in pairs with exchanged roles. A launch has a block for every shape of
+   a target, so that no shape goes unmeasured.
 3. All quantities are integers in the unit their name carries (ppm, ms, bytes, seconds).
 """
 
@@ -79,13 +80,14 @@ class Arena(msgspec.Struct, frozen=True, dict=True, forbid_unknown_fields=True):
     def measured(self, target_id: str, slots: Sequence[str] = ()) -> tuple[Workload, ...]:
         """Return the workloads of an attempt that measures `slots`, in order; without `slots` those of `parts`.
 
-        Empty when this arena does not judge the target or has no workload of its own for one of the slots.
+        Empty when this arena does not judge the target, has no workload of its own for one of the slots, or not enough
+        blocks in a launch for all of them.
         """
         parts = self.parts(target_id)
         if not slots or not parts:
             return parts
         loads = [load for slot in slots if (load := self.workload(slot)) is not None and not load.members]
-        return tuple(loads) if len(loads) == len(slots) else ()
+        return tuple(loads) if len(loads) == len(slots) and _cases(loads) <= self.blocks_per_launch else ()
 
 
 def load_arena(name_or_path: str) -> Arena:
@@ -141,12 +143,20 @@ def parse_arena(data: bytes, source: str) -> Arena:
             "a workload with members has nothing else",
         ),
         (_members_have_workloads(arena), "every member of an atomic target needs a workload of its own"),
+        (
+            all(_cases(arena.parts(load.target)) <= arena.blocks_per_launch for load in arena.workloads),
+            "a launch needs a block for every shape of a target",
+        ),
         (all(1 <= load.world_size <= RANKS_MAX for load in arena.workloads), f"world_size is 1 to {RANKS_MAX}"),
         (len({load.target for load in arena.workloads}) == len(arena.workloads), "a target appears twice"),
     ):
         if not holds:
             raise _invalid(complaint, source)
     return arena
+
+
+def _cases(loads: Sequence[Workload]) -> int:
+    return sum(len(load.shapes) for load in loads)
 
 
 def _members_have_workloads(arena: Arena) -> bool:

@@ -219,7 +219,8 @@ def _not_measurable(arena: Arena, target_id: str) -> ConfigurationError:
     return ConfigurationError(
         "TARGET_NOT_MEASURABLE",
         f"arena {arena.id} does not judge target {target_id!r}",
-        hint="register the target in the catalog and give the arena a workload for it and for all slots it changes",
+        hint="register the target in the catalog and give the arena a workload for it and for all slots it changes, "
+        "and a block in each launch for every shape of these",
     )
 
 

@@ -135,8 +135,8 @@ def measuring(core: int) -> Iterator[None]:
     finally:
         with contextlib.suppress(OSError):
             os.sched_setscheduler(0, policy, os.sched_param(0))
+        gc.collect()  # the memory of an attempt hangs in cycles, and is large; what was there before is left out
         gc.unfreeze()
-        gc.collect()  # the memory of an attempt hangs in cycles, and is large
         torch.set_grad_enabled(gradients)
         torch.set_num_threads(threads)
         os.sched_setaffinity(0, cores)

@@ -13,6 +13,7 @@ Invariants
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 import msgspec
@@ -64,10 +65,10 @@ class Terms(msgspec.Struct, frozen=True):
         """Return the target when it is registered and the arena has a workload for it."""
         return self.catalog.find(target_id) if self.arena.workload(target_id) is not None else None
 
-    def unmeasured_slot(self, target: Target, tree: EngineTree) -> str:
-        """Return a slot that an attempt in `tree` would have to measure and the arena has no workload for, or ""."""
-        slots = sorted({*target.members, *tree.changed()})
-        return next((slot for slot in slots if self.arena.workload(slot) is None), "")
+    def can_measure(self, target: Target, slots: AbstractSet[str]) -> bool:
+        """Say whether the arena has what an attempt on `target` needs that measures `slots`."""
+        beyond = slots - set(target.members)
+        return bool(self.arena.measured(target.id, sorted(slots) if beyond else ()))
 
 
 class Rival(NamedTuple):
@@ -119,9 +120,10 @@ def _opened(connection: Connection, terms: Terms, entry: Entry) -> tuple[Rival, 
         return Obstacle(TARGET_NOT_SERVED, f"the arena {terms.arena.id} does not measure {entry.job.target_id}")
     scope = scope_of(terms.catalog, crown_state(connection), target)
     tree = scope.tree_with(target, entry.submission.content_hash)
-    if slot := terms.unmeasured_slot(target, tree):
-        detail = f"a crown on {target.id} would take {slot} from its holder, and the arena {terms.arena.id} has no"
-        return Obstacle(TARGET_NOT_SERVED, f"{detail} workload for that")
+    slots = tree.changed() | set(target.members)
+    if not terms.can_measure(target, slots):
+        detail = f"a crown on {target.id} would change {' and '.join(sorted(slots))}, and the arena {terms.arena.id}"
+        return Obstacle(TARGET_NOT_SERVED, f"{detail} has not the workloads, or not the blocks, to measure that")
     candidate = find_bundle(connection, entry.submission.content_hash)
     if candidate is None:
         return Obstacle("BUNDLE_NOT_STORED", "a published bundle is not in the store")

@@ -48,6 +48,22 @@ def test_the_size_of_a_group_is_part_of_the_identity_only_where_there_is_one() -
     assert parse_arena(grouped.replace("world_size = 2", "world_size = 1").encode(), "x").digest == arena.digest
 
 
+def test_no_shape_of_a_target_goes_unmeasured() -> None:
+    """A launch has a block for every shape; slots that a crown would change besides need blocks, too."""
+    one = TEXT.replace("blocks_per_launch = 5", "blocks_per_launch = 1")
+    arena = parse_arena(one.encode(), "x")
+    slots = sorted(load.target for load in arena.workloads)
+    assert arena.measured(slots[0]) == arena.parts(slots[0])
+    assert arena.measured(slots[0], slots) == ()
+    assert [load.target for load in parse_arena(TEXT.encode(), "x").measured(slots[0], slots)] == slots
+    assert parse_arena(TEXT.encode(), "x").measured(slots[0], [*slots, "zzz"]) == ()
+    shape = "{ num_tokens = 512, d = 4096 }"
+    with pytest.raises(ConfigurationError) as caught:
+        parse_arena(one.replace(shape, f"{shape}, {shape}").encode(), "x")
+    assert caught.value.code == "ARENA_INVALID"
+    assert "a block for every shape" in caught.value.message
+
+
 MEMBERS = ("collective.ar_residual_rmsnorm", "collective.moe_finalize_ar_rmsnorm")
 ATOMIC = """
 [[workloads]]

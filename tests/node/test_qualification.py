@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from sqlalchemy import delete
 
+from config.arena import Workload
 from config.canonical import sha256_hex
 from config.errors import HostError, NotFoundError
 from config.settings import QualifySettings
@@ -29,7 +30,7 @@ from scoring.receipts import CrownPredicate, VerdictPredicate, read_predicate
 from scoring.settle import Candidate, FinalizedOrder, incumbents, plan
 from tests.node.judging import FAST, SLOW, World
 from tests.node.support import HOTKEY_B, submission
-from tests.scoring.support import TARGET
+from tests.scoring.support import TARGET, make_arena
 
 
 async def test_a_fast_candidate_is_crowned_after_two_attempts(judging: World) -> None:
@@ -351,6 +352,25 @@ async def test_attempts_get_the_crowned_bundles_of_their_own_scope(judging: Worl
     first, second = judging.requests
     assert (first.stack, first.incumbent) == ((), None)
     assert [(one.target_id, one.bundle.content_hash) for one in second.stack] == [(TARGET, mine)]
+
+
+async def test_a_crown_that_would_take_an_unmeasured_slot_waits(judging: World) -> None:
+    """Who would displace an atomic crown is measured on both slots, or waits for an arena that can."""
+    atomic = judging.context.catalog.targets["collective.moe_epilogue.v1"]
+    first, second = atomic.members
+    await _crown(judging, 7, atomic.id, atomic.members)
+    await judging.queue(submission(1), target=first)
+    loads = tuple(Workload(slot, "float32", ({"num_tokens": 4},), world_size=2) for slot in (first, second))
+    object.__setattr__(judging.context, "arena", make_arena(workloads=loads[:1]))
+    assert await judging.store.write(choose, judging.context.terms) is None
+    job = await judging.job(submission(1))
+    assert (job.state, job.code) == (JobState.PARKED, "TARGET_NOT_SERVED")
+    assert second in job.detail
+    object.__setattr__(judging.context, "arena", make_arena(workloads=loads))
+    await judging.store.write(unpark_all, "another build")
+    chosen = await judging.store.write(choose, judging.context.terms)
+    assert chosen is not None
+    assert [target_id for target_id, _ in chosen.stack] == [atomic.id]
 
 
 async def test_a_crown_of_another_target_disturbs_nobody(judging: World) -> None:
