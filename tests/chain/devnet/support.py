@@ -157,7 +157,9 @@ class Driver:
                 if not isinstance(error, dict):
                     return str(error)
                 module = error["Module"]
-                return str(self.chain.codec._runtime.module_error(module["index"], bytes.fromhex(module["error"][2:])[0])[0])
+                return str(
+                    self.chain.codec._runtime.module_error(module["index"], bytes.fromhex(module["error"][2:])[0])[0]
+                )
         return ""
 
     def events(self, block: Block | None = None) -> list[dict[str, Any]]:
