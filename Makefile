@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint sdk hostile bench docs clean
+.PHONY: help demo test lint sdk hostile soak bench docs clean
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -33,6 +33,9 @@ test: lint sdk ## everything CI runs
 
 hostile: $(STAMP) ## every cheat of tests/hostile against intake and the referee
 	PYTHONPATH=. $(BIN)/python -m tests.hostile.run
+
+soak: $(STAMP) ## 10,000 blocks and 2,000 reveals through faults, forks and kills (about half an hour; docs/chain.md)
+	PYTHONPATH=. $(BIN)/python -m tests.soak.run
 
 fuzz: $(STAMP) ## every parser of hostile bytes, FUZZ_SECONDS=60 in all; failing inputs are kept in .fuzz/
 	$(BIN)/python -m tests.fuzz.run

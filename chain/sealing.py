@@ -85,8 +85,14 @@ class DevnetSealer:
     async def seal_row(self, client: ChainClient, row: SealedRow, parameters: Hyperparameters) -> Sealed:  # noqa: ARG002 - the protocol's arguments
         """See `Sealer`."""
         beacon = importlib.import_module("chain.devnet.beacon")
-        # Rows are opened when the reveal epoch starts; any round the devnet reaches before that will do.
-        label = beacon.reveal_round_after(parameters.block.number, _SAFETY_BLOCKS)
+        # Rows are opened when the reveal epoch starts. The last round before that is the one that a late inclusion, in
+        # this epoch still, leaves in the future; the pool refuses a commit whose round has passed.
+        head = parameters.block.number
+        ahead = _SAFETY_BLOCKS
+        if parameters.next_epoch_block is not None:
+            reveal_block = parameters.next_epoch_block + (parameters.reveal_period_epochs - 1) * parameters.tempo
+            ahead = max(reveal_block - head, _SAFETY_BLOCKS)
+        label = beacon.reveal_round_after(head, ahead)
         return Sealed(bytes(beacon.seal(encode_row(row))), int(label))
 
 

@@ -34,7 +34,9 @@ async def test_the_devnet_opens_what_the_devnet_profile_seals(world: Any) -> Non
     sealed = await sealer.seal_reveal(world.client, b"payload", head, 5)
     assert unseal(sealed.ciphertext) == b"payload"
     assert sealed.reveal_round == SEAL_ROUND + head.number + 4
-    row = await sealer.seal_row(world.client, ROW, await read_hyperparameters(world.client, world.netuid, head))
+    parameters = await read_hyperparameters(world.client, world.netuid, head)
+    row = await sealer.seal_row(world.client, ROW, parameters)
+    assert row.reveal_round == SEAL_ROUND + 19  # the pulse of the last block before the epoch of block 20
     opened = decode_row(unseal(row.ciphertext))
     assert (opened.hotkey, opened.row, opened.version_key) == (ROW.public_key, [(0, 65_535), (258, 3)], 2**40 + 7)
 
