@@ -17,6 +17,7 @@ from sqlalchemy import Connection, select
 
 from config.errors import CacheonError, HostError, NotFoundError
 from intake.publish import open_published, publish
+from intake.report import IntakeReport, decode_report
 from node.jobs import Job, JobState, release
 from node.services.attempt_choice import INCUMBENT_BUNDLE_LOST, crowned_bundles
 from node.services.context import NodeContext
@@ -54,7 +55,10 @@ class Restorer:
 
     async def _whole(self, content_hash: str, row: BundleRow | None) -> bool:
         """Say whether a bundle is whole, or could be made so."""
-        if row is not None and await asyncio.to_thread(_is_whole, self._context.layout, content_hash):
+        report = await asyncio.to_thread(_published_report, self._context.layout, content_hash)
+        if report is not None and row is None:  # a database restored from a backup that is older than the files
+            await self._context.store.write(record_report, report)
+        if report is not None:
             return True
         due, pause = self._pauses.get(content_hash, (0.0, _FIRST_PAUSE_SECONDS))
         if time.monotonic() < due:
@@ -95,12 +99,12 @@ def _release(connection: Connection, target_id: str) -> list[Job]:
     return [save(connection, job, release(job)) for job in _waiting(connection) if job.target_id == target_id]
 
 
-def _is_whole(layout: StateLayout, content_hash: str) -> bool:
+def _published_report(layout: StateLayout, content_hash: str) -> IntakeReport | None:
+    """Return the intake report of a published bundle whose files are whole; None when they are not."""
     try:
-        open_published(layout.bundles, content_hash)
-    except (HostError, NotFoundError):
-        return False
-    return True
+        return decode_report(open_published(layout.bundles, content_hash).report_path.read_bytes())
+    except (HostError, NotFoundError, OSError):
+        return None
 
 
 def _origin(connection: Connection, content_hash: str) -> tuple[str, int]:
