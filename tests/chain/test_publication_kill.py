@@ -21,7 +21,7 @@ from chain.rpc import extrinsic_hash_of
 from tests.chain.conftest import genesis_of
 from tests.chain.publisher import NETUID, FileJournal, Fuse, publish
 
-pytestmark = pytest.mark.crash
+pytestmark = [pytest.mark.crash, pytest.mark.timeout(1200)]  # twenty processes, one after the other
 TEMPO = 12
 POINTS = 10  # two each: intent, submission, submitted, included, confirmed
 
@@ -33,7 +33,7 @@ async def run_child(*arguments: Any) -> int:
     """Run one publisher and return its exit code."""
     child = _PROCESSES.Process(target=publish, args=arguments)
     child.start()
-    await asyncio.to_thread(child.join, 60)
+    await asyncio.to_thread(child.join, 300)
     code = child.exitcode
     child.kill()
     assert code is not None

@@ -18,6 +18,8 @@ from tests.node.weights_world import ANN, SINK, VALIDATOR, World, weights_world
 if TYPE_CHECKING:
     from tests.node.cli.conftest import Ran, RunCli
 
+pytestmark = pytest.mark.timeout(600)  # each test runs commands as processes
+
 
 @pytest.fixture(name="world")
 async def _world(tmp_path: Path) -> AsyncIterator[World]:
