@@ -19,7 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from chain.payload import Payload, decode_payload, encode_payload
+from chain.payment import Claim, PaymentRefusal, Quote, check_remark, decode_remark, encode_remark, remark_in
 from config.errors import IntakeError, InternalError
+from config.evaluation_cost import EvaluationCostSettings
 from config.slot_resources import load_slot_resources
 from config.target_catalog import load_catalog
 from config.urls import parse_url
@@ -289,6 +291,24 @@ def _read_payload(data: bytes) -> str:
     return found.code
 
 
+_PAID = Quote(10**9, "ab" * 32, "5Owner", 307, "5Hotkey", 7, 2)
+
+
+def _remarks() -> list[bytes]:
+    good = encode_remark(_PAID)
+    return [good, b"\x84\x00" + good + b"\x00", good + good, good.replace(b"2", b"2.0"), good[:-1]]
+
+
+def _read_remark(data: bytes) -> str:
+    found = remark_in(data)
+    assert found is None or found in data
+    quote = decode_remark(data)
+    assert quote is None or encode_remark(quote) == data
+    claim = Claim("ab" * 32, "5Hotkey", 2, 20, 10, 1)
+    judged = check_remark(claim, EvaluationCostSettings(amount_rao=10**9), data)
+    return judged.code if isinstance(judged, PaymentRefusal) else ""
+
+
 def _urls() -> list[bytes]:
     return [_text(row["url"]) for row in golden("url_vectors")]
 
@@ -422,6 +442,7 @@ TARGETS = (
     Target("cuda", _cuda, _read_cuda, _CUDA),
     Target("python", _python, _read_python, _CODE),
     Target("payload", _payloads, _read_payload, _JSON, allowed=()),
+    Target("remark", _remarks, _read_remark, _JSON, allowed=()),
     Target("url", _urls, _read_url, _URL),
     Target("stream", _streams, _read_stream, (bytes(4), b"\xff" * 4, b"/")),
     Target("answer", _answers, _read_answer, (bytes(4), b"\xff" * 4), allowed=(InternalError,)),
