@@ -12,59 +12,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
 
 import msgspec
 
-from chain.devnet import extension
+from chain.devnet.admission import validate
 from chain.devnet.block import Block, seal_block
 from chain.devnet.block_tree import BlockTree
 from chain.devnet.codec import Codec, codec_of
 from chain.devnet.context import Context
-from chain.devnet.executive import BlockContents, Change, charge_of, execute
-from chain.devnet.extrinsics import Extrinsic, decode_extrinsic, signature_holds
-from chain.devnet.faults import UNDECODABLE_EXTRINSIC, Invalidity, InvalidTransactionError, PoolError
-from chain.devnet.history import Diff
-from chain.devnet.pallets import balances, system
+from chain.devnet.executive import BlockContents, Change, execute
+from chain.devnet.extrinsics import Extrinsic, decode_extrinsic
+from chain.devnet.faults import UNDECODABLE_EXTRINSIC, PoolError
+from chain.devnet.pallets import system
 from chain.devnet.pool import Pool
+from chain.devnet.ports import Observer, Sink
 from chain.devnet.runtime_spec import CODE_KEY, read_code
 from chain.devnet.scale import ScaleError
 from chain.devnet.storage import Session, StorageView
-
-
-class Sink(Protocol):
-    """Where sealed blocks become durable."""
-
-    def append(self, block: Block, diff: Diff, finalized: int) -> None:
-        """Write a block and the number of the newest final one; returning means both survive this process."""
-
-    def append_fork(self, base: int, blocks: Sequence[tuple[Block, Diff]], finalized: int) -> None:
-        """Write the blocks that take the place of all after height `base`, as a whole."""
-
-
-class Observer(Protocol):
-    """Who hears what happens to blocks and extrinsics."""
-
-    def on_block(self, block: Block) -> None:
-        """A block became the head."""
-
-    def on_side_block(self, block: Block) -> None:
-        """A block was made that is not the head, on a branch that is not longer yet."""
-
-    def on_runtime(self, version: dict[str, Any]) -> None:
-        """The runtime of the head is another one than before; its version in JSON-RPC form."""
-
-    def on_retracted(self, block: Block) -> None:
-        """A block was taken from the chain."""
-
-    def on_finalized(self, block: Block) -> None:
-        """A block became final."""
-
-    def on_included(self, extrinsic: Extrinsic, block: Block) -> None:
-        """An extrinsic is in a block."""
-
-    def on_dropped(self, extrinsic: Extrinsic, status: str) -> None:
-        """An extrinsic left the pool with this terminal status (`invalid` or `usurped`)."""
 
 
 def wall_clock_ms() -> int:
@@ -107,7 +71,6 @@ class Chain:
         self._clock = clock
         self._ban_ms = int(ban_seconds * 1_000)
         self._slot_ms = int(self.codec.constant("Aura", "SlotDuration"))
-        self._hashes_kept = int(self.codec.constant("System", "BlockHashCount"))
         self._newest_ms = int(self.view().get("Timestamp", "Now"))
         tree.finalize(self.head.number - finality_lag)
 
@@ -182,19 +145,7 @@ class Chain:
             self.observer.on_dropped(replaced, "usurped")
 
     def _validate(self, extrinsic: Extrinsic) -> None:
-        """Raise `InvalidTransactionError` for an extrinsic that the next block could not carry, now or later."""
-        number = self.head.number + 1
-        era_block = extrinsic.era.birth(number)
-        if era_block >= number or 0 < era_block < self.head.number - self._hashes_kept:
-            raise InvalidTransactionError(Invalidity.ANCIENT_BIRTH_BLOCK)
-        if not signature_holds(extrinsic, self.genesis_hash, self.blocks[era_block].hash, self.codec.spec.version):
-            raise InvalidTransactionError(Invalidity.BAD_PROOF)
-        state = self.view()
-        if extrinsic.nonce < system.nonce(state, extrinsic.signer):
-            raise InvalidTransactionError(Invalidity.STALE)
-        if charge_of(extrinsic) > balances.free_balance(state, extrinsic.signer):
-            raise InvalidTransactionError(Invalidity.PAYMENT)
-        extension.check(state, extrinsic, number)
+        validate(extrinsic, self.view(), self.blocks)
 
     def _is_valid(self, extrinsic: Extrinsic) -> bool:
         try:
