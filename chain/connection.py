@@ -42,6 +42,7 @@ class Connection:
         self.session = session
         self._runtimes = runtimes
         self._canonical: OrderedDict[str, None] = OrderedDict()
+        self.names_by_hash = False  # whether this endpoint was seen to name a block by the hash of its header
 
     @classmethod
     async def open(
@@ -102,6 +103,10 @@ class Connection:
         """Remember a link between blocks."""
         if child in self._canonical:
             self.add_canonical([parent])
+
+    def has_canonical(self, block: BlockRef) -> bool:
+        """Say whether this endpoint is known to hold `block` on its best chain."""
+        return block.hash in self._canonical
 
     async def require_canonical(self, block: BlockRef) -> None:
         """Check that this endpoint holds `block` on its best chain.

@@ -6,7 +6,9 @@ Invariants
 2. A subscription ends with its connection, and may also die without a word. When nothing was announced for some block
    times, the endpoint is asked; a newer head than the last announced one means a dead subscription, which is replaced,
    and the same head makes the next endpoint be asked.
-3. A head is named by the hash of its header, which is compared with what the endpoint calls that height.
+3. A head is named by the hash of its header. It is compared with what the endpoint calls that height, and so is the
+   last head, whenever a connection is new or heads were skipped, and now and then besides. In between the hashes
+   themselves prove it: the header names the last head, which this endpoint has, as its parent.
 4. Every error is raised to whoever waits, and the next call begins anew; nothing is skipped, because readers go by
    number from their own cursors.
 """
@@ -24,6 +26,7 @@ from chain.connection import Connection, forked, lags
 from chain.session import Feed
 from chain.transport_errors import AnswerError, SessionLostError, ThrottledError
 
+_COMPARE_EVERY = 16  # blocks between two comparisons of linked heads
 LAG_BLOCKS = 5  # an endpoint this far behind the last head is left for another one
 
 
@@ -153,6 +156,12 @@ async def check_head(
         if not may_lag and last.number - number >= LAG_BLOCKS:
             raise lags(connection.endpoint, last)
         return None
+    if last is not None and number == last.number + 1:
+        if header.parent_hash != last.hash:
+            raise forked(connection.endpoint, last, header.parent_hash)
+        if number % _COMPARE_EVERY and connection.names_by_hash and connection.has_canonical(last):
+            connection.add_canonical([header.block.hash])
+            return header
     asked = [number] if last is None else [last.number, number]
     *before, name = await connection.hashes(asked)
     if last is not None and before != [last.hash]:
@@ -164,5 +173,7 @@ async def check_head(
         if known != raw:
             raise forked(connection.endpoint, header.block, name)
         header = Header(BlockRef(number, name), header.parent_hash)  # a chain that hashes its headers otherwise
+    else:
+        connection.names_by_hash = True
     connection.add_canonical([*(one for one in before if one), header.parent_hash, name])
     return header

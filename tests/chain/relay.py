@@ -23,6 +23,7 @@ class Relay:
         self._server: Server | None = None
         self.url = ""
         self.bend: Callable[[Answer, Answer], Answer | None] = lambda request, answer: answer
+        self.bend_notice: Callable[[Answer], Answer] = lambda notice: notice
         self.mute_notices = False
         self.asked: list[str] = []  # methods, in the order of arrival
 
@@ -59,7 +60,7 @@ class Relay:
                 if "id" not in answer:
                     if self.mute_notices:
                         continue
-                    bent: Answer | None = answer
+                    bent: Answer | None = self.bend_notice(answer)
                 else:
                     bent = self.bend(asked.pop(answer["id"]), answer)
                 if bent is not None:

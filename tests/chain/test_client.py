@@ -76,13 +76,15 @@ async def test_reads_survive_a_cut_connection(world: Any, make_wire: Any) -> Non
 async def test_a_silent_endpoint_misses_the_deadline_and_is_dialled_again(world: Any, make_wire: Any) -> None:
     """No answer within the deadline is CHAIN_TIMEOUT; the connection is dropped and the next call works."""
     wire, url = await make_wire(world.node.url)
-    client = world.new_client(url, request_timeout=0.3)
+    client = world.new_client(url)
     await client.open()
     wire.swallow_answers = True
+    client.request_timeout = 0.3
     with pytest.raises(NetworkError) as caught:
         await client.finalized_head()
     assert caught.value.code == "CHAIN_TIMEOUT"
     wire.swallow_answers = False
+    client.request_timeout = 20.0
     assert (await client.finalized_head()).number == 1
 
 

@@ -76,7 +76,7 @@ BABBLE: dict[str, str | bytes | None] = {
 @pytest.mark.parametrize("name", BABBLE)
 async def test_an_endpoint_that_babbles_is_passed_over_in_the_same_call(world: Any, endpoint: Any, name: str) -> None:
     """Whatever a peer sends instead of JSON-RPC, the next endpoint answers the very call that met it."""
-    client = client_of(world, await endpoint(lambda _: BABBLE[name]), world.node.url, request_timeout=2.0)
+    client = client_of(world, await endpoint(lambda _: BABBLE[name]), world.node.url, request_timeout=8.0)
     assert (await client.finalized_head()).number == 1
 
 
@@ -99,7 +99,7 @@ async def test_an_endpoint_that_babbles_later_leaves_no_sockets(world: Any, endp
 
 async def test_callers_that_wait_for_one_dial_move_on_together(world: Any, deaf: str) -> None:
     """However many callers a deaf endpoint keeps waiting, the next round begins with the next endpoint."""
-    client = client_of(world, deaf, deaf, world.node.url, request_timeout=0.4)
+    client = client_of(world, deaf, deaf, world.node.url, request_timeout=3.0)
     for _ in range(3):
         results = await asyncio.gather(*(client.finalized_head() for _ in range(4)), return_exceptions=True)
         if not any(isinstance(result, BaseException) for result in results):
@@ -117,7 +117,7 @@ async def test_an_unusable_answer_sends_the_call_to_the_next_endpoint(
     def reply(request: dict[str, Any]) -> str | bytes | None:
         return after_genesis(request, json.dumps({"id": request["id"], "result": result}), genesis)
 
-    client = client_of(world, await endpoint(reply), world.node.url, request_timeout=2.0)
+    client = client_of(world, await endpoint(reply), world.node.url)
     assert (await client.finalized_head()).number == 1
 
 
