@@ -11,6 +11,7 @@ from typing import Any
 
 from chain.devnet import (
     api_account,
+    api_baskets,
     api_delegates,
     api_metagraph,
     api_neurons,
@@ -26,7 +27,7 @@ from chain.devnet.faults import RpcError
 from chain.devnet.scale import Reader, byte_vector, compact, u32
 
 # Imported for the runtime APIs they register; naming them keeps the imports honest.
-API_MODULES = (api_account, api_delegates, api_metagraph, api_neurons, api_stake, api_subnets, api_swap)
+API_MODULES = (api_account, api_baskets, api_delegates, api_metagraph, api_neurons, api_stake, api_subnets, api_swap)
 _VERSIONS = (14, 15)
 
 

@@ -10,8 +10,11 @@ from pathlib import Path
 import pytest
 
 from chain.devnet.server import Devnet
+from tests.chain.devnet.support import VALIDATOR, address, hot
 
 
+# A first import of the SDK may take a minute on a loaded machine.
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     ("command", "expected"),
     [
@@ -19,6 +22,12 @@ from chain.devnet.server import Devnet
         ("subnets show 2", "2/256"),
         ("subnets metagraph 2", "commit_reveal_weights_enabled"),
         ("query epoch-status --netuid 2", "next_epoch_start_block"),
+        ("query neurons --netuid 2", address(hot(VALIDATOR))),
+        ("query weights --netuid 2", "weights"),
+        ("query commitments --netuid 2", "commitments"),
+        ("query subnet-hyperparameters --netuid 2", "commit_reveal_weights_enabled"),
+        (f"query balance --coldkey {address(VALIDATOR)}", "1,000"),
+        (f"wallet balance {address(VALIDATOR)}", "1,000"),
     ],
 )
 async def test_btcli_reads_the_devnet(devnet: Devnet, tmp_path: Path, command: str, expected: str) -> None:
@@ -33,6 +42,6 @@ async def test_btcli_reads_the_devnet(devnet: Devnet, tmp_path: Path, command: s
         stderr=asyncio.subprocess.STDOUT,
         env={**os.environ, "HOME": str(tmp_path), "COLUMNS": "200"},
     )
-    output, _ = await asyncio.wait_for(child.communicate(), 60)
+    output, _ = await asyncio.wait_for(child.communicate(), 600)
     assert child.returncode == 0, output.decode()
     assert expected in output.decode()

@@ -89,5 +89,13 @@ def test_activity_cutoff_follows_the_tempo(driver: Driver) -> None:
 
 def test_unknown_apis_are_named(driver: Driver) -> None:
     """What the node does not offer is an error with its name, never an empty answer."""
-    with pytest.raises(RpcError, match="BetaBasketRuntimeApi_get_root_basket_owed"):
-        ask(driver, "BetaBasketRuntimeApi_get_root_basket_owed", public(VALIDATOR))
+    with pytest.raises(RpcError, match="BetaBasketRuntimeApi_get_beta_index"):
+        ask(driver, "BetaBasketRuntimeApi_get_beta_index")
+
+
+def test_nobody_has_a_basket(driver: Driver) -> None:
+    """What wallets ask about root baskets is answered as for an account without one."""
+    api = "BetaBasketRuntimeApi"
+    assert ask(driver, f"{api}_get_root_basket_positions", public(VALIDATOR)) == []
+    assert ask(driver, f"{api}_get_root_basket_owed", public(VALIDATOR)) == 0
+    assert ask(driver, f"{api}_get_basket_position", public(hot(VALIDATOR)) + public(VALIDATOR)) is None
