@@ -37,7 +37,8 @@ class RevealsService:
         while True:
             scan = await self.scan_once()
             if scan.caught_up or scan.cursor is None:
-                await self._heads.wait_beyond(scan.head.number)
+                # Beyond the cursor, not beyond the head of this pass: an endpoint may lag behind what was read.
+                await self._heads.wait_beyond((scan.cursor or scan.head).number)
 
     async def scan_once(self) -> RevealScan:
         """Read the next stretch of blocks and store what it holds.
