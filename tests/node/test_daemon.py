@@ -24,6 +24,7 @@ from config.errors import CacheonError, ExitCode, HostError
 from config.settings import ChainSettings, Settings
 from node.daemon import run_node
 from node.status import read_status
+from node.store.chain_seen import read_chain_seen
 from node.store.engine import Store
 from node.store.layout import StateLayout
 from node.store.lock import read_holder
@@ -33,16 +34,20 @@ from tests.node.support import until
 Changes = dict[str, Any]
 
 
+def genesis() -> Genesis:
+    """A subnet whose validator is registered."""
+    neuron = NeuronSpec(address_of_seed("//validator"), address_of_seed("//validator//cold"), permit=True, stake=10)
+    owner = OwnerSpec(address_of_seed("//owner"), address_of_seed("//owner//cold"))
+    return Genesis(netuid=2, tempo=20, commit_reveal=False, owner=owner, neurons=(neuron,))
+
+
 @pytest.fixture
 async def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Settings]:
     """Settings of a node that could start: a devnet with its validator, a wallet, a state folder."""
     monkeypatch.setenv("BITTENSOR_RUNTIME_CACHE_DIR", str(tmp_path / "cache"))
     for name in ("validator", "stranger"):
         create_wallet(str(tmp_path / "wallets"), name, "default", seed=f"//{name}")
-    neuron = NeuronSpec(address_of_seed("//validator"), address_of_seed("//validator//cold"), permit=True)
-    owner = OwnerSpec(address_of_seed("//owner"), address_of_seed("//owner//cold"))
-    genesis = Genesis(netuid=2, tempo=20, commit_reveal=False, owner=owner, neurons=(neuron,))
-    async with Devnet(DevnetConfig(port=0, block_time=0.2, genesis=genesis)) as chain:
+    async with Devnet(DevnetConfig(port=0, block_time=0.2, genesis=genesis())) as chain:
         yield Settings(
             profile="devnet", state_dir=str(tmp_path / "state"),
             chain=ChainSettings(
@@ -170,6 +175,32 @@ async def test_serves_until_stopped_and_again(settings: Settings) -> None:
         stop.set()
         await node
         assert read_status(settings.state_dir).running_pid == 0
+
+
+async def test_a_node_started_before_its_chain_waits_and_goes_on(settings: Settings) -> None:
+    """With nothing at the endpoint the node stays up and says why; once the chain is there it serves."""
+    port = closed_port()
+    settings = changed(settings, "chain", endpoints=(f"ws://127.0.0.1:{port}",))
+    layout, stop, ready = StateLayout.at(settings.state_dir), asyncio.Event(), asyncio.Event()
+    node = asyncio.create_task(run_node(settings, stop=stop, ready=ready))
+
+    def seen(away: bool) -> bool:
+        if node.done():
+            node.result()
+        view = read_chain_seen(layout)
+        return view is not None and bool(view.away_code) is away and (away or view.block > 0)
+
+    await until(lambda: seen(away=True))
+    status = read_status(settings.state_dir)
+    assert status.running_pid
+    assert [reason.name for reason in status.reasons] == ["chain_away"]
+    assert not ready.is_set()
+    async with Devnet(DevnetConfig(port=port, block_time=0.2, genesis=genesis())):
+        await served(node, ready)
+        await until(lambda: seen(away=False))
+        assert read_status(settings.state_dir).block_age_seconds is not None
+        stop.set()
+        await node
 
 
 RUNNER = """
