@@ -33,7 +33,7 @@ from intake.publish import sweep_staging
 from node.doctor.chain import ChainReady
 from node.doctor.configuration import require_arena, require_state_dir, require_waivers
 from node.doctor.disk import layout_of
-from node.doctor.wallet import require_hotkey
+from node.doctor.wallet import require_signer
 from node.exit_watch import ExitWatch
 from node.http.listener import bind
 from node.http.service import HttpService
@@ -108,7 +108,7 @@ async def _serve(settings: Settings, ready: asyncio.Event | None) -> None:
         await selfcheck.check_host(settings, screener)
         catalog = load_catalog()
         arena = require_arena(settings, catalog)
-        signer = require_hotkey(settings)
+        signer = await asyncio.to_thread(require_signer, settings)
         layout = layout_of(settings)
         pages = parts.enter_context(bind(settings.http.listen)) if settings.http.listen else None
         store = await parts.enter_async_context(_opened(layout))
@@ -143,8 +143,11 @@ async def _serve(settings: Settings, ready: asyncio.Event | None) -> None:
         following: list[Service] = [
             HeadsService(client, heads, watch), RevealsService(context, client, heads),
             AdmissionService(context, client),
-            PublicationService(context, client, signer, heads, receipts),
         ]
+        if signer is None:
+            structlog.get_logger().warning("node.observing", why="no wallet is named: no weights are published")
+        else:
+            following.append(PublicationService(context, client, signer, heads, receipts))
 
         async def follow() -> None:
             await _serve_chain(context, await reaching, ready)

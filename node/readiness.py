@@ -27,6 +27,7 @@ class ReasonName(StrEnum):
     BLOCK_STALE = "block_stale"
     NOT_REGISTERED = "not_registered"
     NO_PERMIT = "no_permit"
+    OBSERVING = "observing"
     LAYERS_WAIVED = "layers_waived"
 
 
@@ -42,6 +43,7 @@ class Conditions(msgspec.Struct, frozen=True):
     block_age_seconds  age of the newest finalized block by this machine's clock
     registered         the hotkey is in the subnet's metagraph
     validator_permit   the chain lets it set weights
+    observing          it has no key, on purpose, and publishes nothing
     """
 
     running: bool | None = None
@@ -53,6 +55,7 @@ class Conditions(msgspec.Struct, frozen=True):
     block_age_seconds: float | None = None
     registered: bool | None = None
     validator_permit: bool | None = None
+    observing: bool | None = None
 
 
 class Reason(msgspec.Struct, frozen=True):
@@ -89,6 +92,8 @@ def _reasons(known: Conditions, block_age_limit: float) -> list[Reason]:
         (known.registered is False, ReasonName.NOT_REGISTERED, "the hotkey is not registered on the subnet", True),
         (known.validator_permit is False, ReasonName.NO_PERMIT,
          "the hotkey has no validator permit, so the chain refuses its weights", False),
+        (known.observing is True, ReasonName.OBSERVING,
+         "no wallet is named in the settings: the node observes and judges, and publishes no weights", False),
         (bool(known.waived_layers), ReasonName.LAYERS_WAIVED,
          f"isolation layers are given up in the settings: {', '.join(known.waived_layers or ())}", False),
     ]

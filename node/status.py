@@ -153,6 +153,7 @@ class _Started(msgspec.Struct):
 
 
 class _Reached(msgspec.Struct):
+    hotkey: str | None = None  # "" of a node that only observes
     validator_permit: bool | None = None
 
 
@@ -204,6 +205,7 @@ def _read(connection: Connection, layout: StateLayout) -> NodeStatus:
     reached = msgspec.json.decode(latest_event(connection, "chain.ready") or "{}", type=_Reached)
     readiness = judge_readiness(Conditions(
         running=holder is not None, waived_layers=started.waived, validator_permit=reached.validator_permit,
+        observing=None if reached.hotkey is None else not reached.hotkey,
         chain_away=seen.away_reason if holder is not None else None, block_age_seconds=age,
     ))
     return NodeStatus(

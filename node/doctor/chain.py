@@ -26,7 +26,7 @@ from config.errors import CacheonError, ConfigurationError
 from config.settings import Settings
 from node.doctor.check import Finding, State, Subject, failed, passed, settings_of, skipped, warned
 from node.doctor.disk import layout_of, require_store
-from node.doctor.wallet import require_hotkey
+from node.doctor.wallet import require_signer
 
 AGE_FLOOR_SECONDS = 120.0
 AHEAD_LIMIT_SECONDS = 24.0
@@ -35,14 +35,17 @@ _NO_CACHE = Path(os.devnull) / "cache"  # metadata is asked for, never kept: a l
 
 
 class ChainReady(msgspec.Struct, frozen=True):
-    """A chain that can be served: which one, where its finalized head is, and the node's registered key there."""
+    """A chain that can be served: which one, where its finalized head is, and the node's registered key there.
+
+    Of a node that only observes, `hotkey` is "" and the last two are None.
+    """
 
     genesis_hash: str
     spec_version: int
     head: BlockRef
     hotkey: str
-    uid: int
-    validator_permit: bool
+    uid: int | None
+    validator_permit: bool | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +56,11 @@ class Reached:
     ready: ChainReady | None
 
 
-async def reach(settings: Settings, client: ChainClient, hotkey: str) -> Reached:
-    """Connect and look for metadata, subnet and registration. `hotkey` is "" when no key could be loaded."""
+async def reach(settings: Settings, client: ChainClient, hotkey: str, *, observes: bool = False) -> Reached:
+    """Connect and look for metadata, subnet and registration.
+
+    `hotkey` is "" when no key could be loaded, or when the node `observes` and needs none.
+    """
     netuid, name = settings.chain.netuid, "chain.endpoint"
     findings: list[Finding] = []
     try:
@@ -69,6 +75,11 @@ async def reach(settings: Settings, client: ChainClient, hotkey: str) -> Reached
         metagraph = await read_metagraph(client, netuid, head)
         findings.append(passed(name, f"subnet {netuid} has {len(metagraph.neurons)} neurons"))
         name = "chain.registration"
+        if observes:
+            why = "no wallet is named: the node observes"
+            findings += [skipped(name, why), skipped("chain.permit", why)]
+            found = ChainReady(identity.genesis_hash, identity.spec_version, head, "", None, None)
+            return Reached(tuple(findings), found)
         if not hotkey:
             findings += [skipped(name, "no hotkey could be loaded"), skipped("chain.permit", _LATER)]
             return Reached(tuple(findings), None)
@@ -141,16 +152,17 @@ def look_chain(subject: Subject) -> tuple[Finding, ...]:
     """Everything that the chain says, asked with a client of our own."""
     settings = settings_of(subject)
     try:
-        hotkey = str(require_hotkey(settings).ss58_address)
+        signer = require_signer(settings)
     except CacheonError:
-        hotkey = ""  # the wallet's own line says why
-    return asyncio.run(_look(settings, hotkey))
+        return asyncio.run(_look(settings, "", observes=False))  # the wallet's own line says why
+    hotkey = "" if signer is None else str(signer.ss58_address)
+    return asyncio.run(_look(settings, hotkey, observes=signer is None))
 
 
-async def _look(settings: Settings, hotkey: str) -> tuple[Finding, ...]:
+async def _look(settings: Settings, hotkey: str, *, observes: bool) -> tuple[Finding, ...]:
     client = ChainClient.from_settings(settings.chain, runtime_cache_dir=_NO_CACHE)
     try:
-        reached = await reach(settings, client, hotkey)
+        reached = await reach(settings, client, hotkey, observes=observes)
         if reached.findings[0].state is not State.PASS:
             return (*reached.findings, skipped("chain.clock", _LATER), skipped("chain.finality", _LATER))
         return (*reached.findings, await _look_state(settings, client), *await _look_time(client))

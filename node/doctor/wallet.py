@@ -1,4 +1,4 @@
-"""The wallet: a hotkey that can sign, and files that nobody else can read.
+"""The wallet: a hotkey that can sign, and files that nobody else can read; a signer process; or neither.
 
 Invariants
 1. Key files are opened by the chain room only; here their permissions are looked at, and whether a coldkey is open.
@@ -12,6 +12,7 @@ import stat
 from pathlib import Path
 
 from chain.signer import Signer
+from chain.signer_client import SocketSigner
 from chain.wallet import load_hotkey
 from config.errors import CacheonError, WalletError
 from config.settings import Settings
@@ -21,8 +22,19 @@ _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _WRITABLE = stat.S_IWGRP | stat.S_IWOTH
 
 
+def require_signer(settings: Settings) -> Signer | None:
+    """Return what signs for the node: a signer process, the hotkey's file, or (`chain.wallet` is "") nothing.
+
+    Raises `WalletError`, and `NetworkError` (SIGNER_UNREACHABLE).
+    """
+    chain = settings.chain
+    if chain.signer_socket:
+        return SocketSigner.connect(chain.signer_socket, chain.netuid)
+    return require_hotkey(settings) if chain.wallet else None
+
+
 def require_hotkey(settings: Settings) -> Signer:
-    """Load the node's hotkey. Raises `WalletError`."""
+    """Load the node's hotkey from its file. Raises `WalletError`."""
     chain = settings.chain
     return load_hotkey(wallet_folder(settings), chain.wallet, chain.hotkey)
 
@@ -72,6 +84,8 @@ def judge_coldkey(present: bool, beginning: bytes) -> Finding:
 def look_wallet(subject: Subject) -> tuple[Finding, ...]:
     """The hotkey signs, and its files are closed."""
     settings = settings_of(subject)
+    if settings.chain.signer_socket or not settings.chain.wallet:
+        return (_look_signer(settings),)
     try:
         folder = wallet_folder(settings) / settings.chain.wallet
         hotkey = passed("wallet.hotkey", f"{require_hotkey(settings).ss58_address} can sign")
@@ -80,6 +94,19 @@ def look_wallet(subject: Subject) -> tuple[Finding, ...]:
         if error.code == "WALLET_NOT_FOUND":
             return (hotkey,)
     return hotkey, _look_permissions(folder / "hotkeys" / settings.chain.hotkey), _look_coldkey(folder / "coldkey")
+
+
+def _look_signer(settings: Settings) -> Finding:
+    try:
+        signer = require_signer(settings)
+    except CacheonError as error:
+        return failed("wallet.hotkey", error)
+    if signer is None:
+        return warned(
+            "wallet.hotkey", "no wallet is named: the node observes and judges, and publishes no weights",
+            "set `chain.signer_socket`, or `chain.wallet` and `chain.hotkey`, if it should publish",
+        )
+    return passed("wallet.hotkey", f"the signer at {settings.chain.signer_socket} signs for {signer.ss58_address}")
 
 
 def _look_permissions(path: Path) -> Finding:

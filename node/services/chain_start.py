@@ -26,7 +26,7 @@ def may_pass(error: CacheonError) -> bool:
 
 
 async def reach_chain(
-    settings: Settings, client: ChainClient, signer: Signer, watch: ChainWatch, *, bound_genesis: str
+    settings: Settings, client: ChainClient, signer: Signer | None, watch: ChainWatch, *, bound_genesis: str
 ) -> ChainReady:
     """Return the chain once it answers and is the one to serve.
 

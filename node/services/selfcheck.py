@@ -36,14 +36,16 @@ async def check_host(settings: Settings, screener: IntakeRunner) -> None:
     report.raise_first()
 
 
-async def check_chain(settings: Settings, client: ChainClient, signer: Signer) -> ChainReady:
-    """Connect and check metadata, subnet and registration.
+async def check_chain(settings: Settings, client: ChainClient, signer: Signer | None) -> ChainReady:
+    """Connect and check metadata, subnet and, unless the node observes (no signer), registration.
 
     Raises `NetworkError` and `ChainError` of the client, `WalletError` (HOTKEY_NOT_REGISTERED) and `HostError`
     (CHECK_TIMEOUT).
     """
     try:
-        reached = await asyncio.wait_for(reach(settings, client, signer.ss58_address), CHAIN_SECONDS)
+        hotkey = "" if signer is None else signer.ss58_address
+        looking = reach(settings, client, hotkey, observes=signer is None)
+        reached = await asyncio.wait_for(looking, CHAIN_SECONDS)
     except TimeoutError as error:
         raise timed_out("chain", CHAIN_SECONDS) from error
     _log_warnings(reached.findings)

@@ -33,6 +33,7 @@ def test_a_well_node_and_an_unknown_one() -> None:
         ({"block_age_seconds": 120.5}, ReasonName.BLOCK_STALE, True),
         ({"registered": False}, ReasonName.NOT_REGISTERED, True),
         ({"validator_permit": False}, ReasonName.NO_PERMIT, False),
+        ({"observing": True}, ReasonName.OBSERVING, False),
         ({"waived_layers": ("landlock",)}, ReasonName.LAYERS_WAIVED, False),
     ],
 )
@@ -45,7 +46,7 @@ def test_each_condition_gives_its_reason(change: dict[str, Any], name: ReasonNam
 
 def test_every_reason_can_be_given_at_once() -> None:
     """All reasons are told, in one order, whatever else is wrong; every name occurs."""
-    worst = Conditions(False, ("userns",), ("landlock",), False, False, "gone", 1e6, False, False)
+    worst = Conditions(False, ("userns",), ("landlock",), False, False, "gone", 1e6, False, False, True)
     assert [reason.name for reason in judge_readiness(worst).reasons] == list(ReasonName)
 
 

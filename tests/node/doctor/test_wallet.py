@@ -87,3 +87,18 @@ def test_a_damaged_hotkey(settings: Settings) -> None:
     (Path(settings.chain.wallet_path) / "validator/hotkeys/default").write_bytes(b"\x00\xff")
     lines = found(settings)
     assert (lines["wallet.hotkey"].state, lines["wallet.permissions"].state) == (State.FAIL, State.PASS)
+
+
+def test_a_node_without_a_wallet_observes(settings: Settings) -> None:
+    """No wallet on purpose is a warning that says what follows, and no key is looked for."""
+    chain = msgspec.structs.replace(settings.chain, wallet="")
+    (line,) = found(msgspec.structs.replace(settings, chain=chain)).values()
+    assert line.state is State.WARN
+    assert "observes" in line.seen
+
+
+def test_a_signer_that_is_away_fails(settings: Settings, tmp_path: Path) -> None:
+    """Where a signer is named, the wallet's files are not looked at."""
+    chain = msgspec.structs.replace(settings.chain, signer_socket=str(tmp_path / "nobody.sock"))
+    (line,) = found(msgspec.structs.replace(settings, chain=chain)).values()
+    assert (line.state, line.error.code if line.error else "") == (State.FAIL, "SIGNER_UNREACHABLE")
