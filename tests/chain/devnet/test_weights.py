@@ -252,3 +252,18 @@ def test_upscale_keeps_proportions(values: list[int]) -> None:
 def test_public_key_is_inside_the_payload() -> None:
     """The plaintext of a commit starts with the committer's public key."""
     assert row_payload(V, {1: 1})[1:33] == public(V)
+
+
+@pytest.mark.parametrize("driver", [COMMIT_REVEAL | {"reveal_period": 3}], indirect=True)
+def test_expired_commits_are_removed_unopened(driver: Driver) -> None:
+    """When the reveal period shrinks below a commit's age, the commit is gone at the next epoch and changes nothing."""
+    assert driver.send(V, commit(sealed({1: 1}))) == ""
+    driver.blocks(5)
+    assert len(driver.get("TimelockedWeightCommits", NETUID, 0)) == 1
+    change(driver, "RevealPeriodEpochs", 1)
+    driver.blocks(3)
+    assert (driver.chain.head.number, driver.get("SubnetEpochIndex", NETUID)) == (10, 2)
+    assert driver.get("TimelockedWeightCommits", NETUID, 0) == []
+    assert driver.named("WeightsSet", "TimelockedWeightsRevealed") == []
+    driver.blocks(10)
+    assert rows(driver) == {}

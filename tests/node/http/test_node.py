@@ -28,7 +28,7 @@ async def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
     """Settings of a node that serves pages on a free port."""
     monkeypatch.setenv("BITTENSOR_RUNTIME_CACHE_DIR", str(tmp_path / "cache"))
     create_wallet(str(tmp_path / "wallets"), "validator", "default", seed="//validator")
-    neuron = NeuronSpec(address_of_seed("//validator"), address_of_seed("//validator//cold"), permit=True)
+    neuron = NeuronSpec(address_of_seed("//validator"), address_of_seed("//validator//cold"), permit=True, stake=10)
     owner = OwnerSpec(address_of_seed("//owner"), address_of_seed("//owner//cold"))
     genesis = Genesis(netuid=2, tempo=20, commit_reveal=False, owner=owner, neurons=(neuron,))
     async with Devnet(DevnetConfig(port=0, block_time=0.2, genesis=genesis)) as chain:
