@@ -21,7 +21,7 @@ from chain.events import ChainEvent
 from chain.patience import patiently
 from config.errors import CacheonError, ChainError, NetworkError
 
-_PARALLEL_READS = 16  # event reads in flight at once; the client's throttle still bounds their rate
+PARALLEL_READS = 16  # reads in flight at once; the client's throttle still bounds their rate
 
 
 class EventBlock(msgspec.Struct, frozen=True):
@@ -42,8 +42,8 @@ async def read_stretch(
     read: list[EventBlock] = []
     parent = cursor.hash if cursor is not None else ""
     try:
-        for start in range(0, len(blocks), _PARALLEL_READS):
-            part = blocks[start : start + _PARALLEL_READS]
+        for start in range(0, len(blocks), PARALLEL_READS):
+            part = blocks[start : start + PARALLEL_READS]
             answers = await asyncio.gather(*(_read(client, block) for block in part), return_exceptions=True)
             for block, answer in zip(part, answers, strict=True):
                 if isinstance(answer, BaseException):

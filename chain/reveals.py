@@ -14,6 +14,7 @@ Invariants
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
@@ -26,7 +27,7 @@ from chain.codec import StorageRead, address_of
 from chain.events import ChainEvent
 from chain.patience import patiently
 from chain.reveal import Reveal, RevealFailure, reveal_of
-from chain.reveal_blocks import EventBlock, read_stretch, require_cursor
+from chain.reveal_blocks import PARALLEL_READS, EventBlock, read_stretch, require_cursor
 from chain.reveal_pass import HotkeyRow, RevealPass
 from chain.reveal_rows import (
     Dispute,
@@ -58,6 +59,14 @@ class RevealScan(msgspec.Struct, frozen=True):
     def caught_up(self) -> bool:
         """Whether the pass reached the finalized head it saw."""
         return self.cursor is not None and self.cursor.number >= self.head.number
+
+
+class _Material(msgspec.Struct, frozen=True):
+    """What one block needs besides its events: indices of reveal events, stored rows and registrations by hotkey."""
+
+    arrivals: dict[str, list[int]] = {}
+    stored: tuple[bytes | None, ...] = ()
+    registered: dict[str, int | None] = {}
 
 
 class RevealReader:
@@ -96,8 +105,11 @@ class RevealReader:
         work = RevealPass()
         problem: Exception | None = None
         try:
-            for one in await read_stretch(client, blocks, cursor, head):
-                await self._take(work, one)
+            stretch = await read_stretch(client, blocks, cursor, head)
+            for one, material in zip(stretch, await self._materials(stretch), strict=True):
+                if isinstance(material, BaseException):
+                    raise material
+                self._take(work, one, material)
         except (NetworkError, ChainError, Dispute) as error:
             problem = error
         if work.blocks:
@@ -109,11 +121,25 @@ class RevealReader:
         self._disputes = {key: count for key, count in self._disputes.items() if key[0] > work.blocks[-1].number}
         return RevealScan(work.blocks[-1], head, work.reveals, work.failures)
 
-    async def _take(self, work: RevealPass, one: EventBlock) -> None:
-        """Add the reveals of one block to the pass. Raises `Dispute` before anything of the block was added."""
+    async def _materials(self, stretch: Sequence[EventBlock]) -> list[_Material | BaseException]:
+        """Return what is needed of storage for each block, or why it could not be read; several blocks at a time."""
+        found: list[_Material | BaseException] = []
+        for start in range(0, len(stretch), PARALLEL_READS):
+            part = stretch[start : start + PARALLEL_READS]
+            found += await asyncio.gather(*map(self._material, part), return_exceptions=True)
+        return found
+
+    async def _material(self, one: EventBlock) -> _Material:
         arrivals = _arrivals(one.events, self._netuid)
+        if not arrivals:
+            return _Material()
         reads: list[StorageRead] = [(Storage.REVEALED_COMMITMENTS, [self._netuid, hotkey]) for hotkey in arrivals]
-        stored = await patiently(lambda: self._client.read_raw(one.block, reads)) if reads else []
+        stored = await patiently(lambda: self._client.read_raw(one.block, reads))
+        return _Material(arrivals, tuple(stored), await self._registered(one.block, list(arrivals)))
+
+    def _take(self, work: RevealPass, one: EventBlock, material: _Material) -> None:
+        """Add the reveals of one block to the pass. Raises `Dispute` before anything of the block was added."""
+        arrivals, stored, registered = material.arrivals, material.stored, material.registered
         raw: list[RawReveal] = []
         disputes: list[Dispute] = []
         for (hotkey, indices), row in zip(arrivals.items(), stored, strict=True):
@@ -123,7 +149,6 @@ class RevealReader:
                 disputes.append(dispute)
                 raw += disputed_rows(one.block.number, hotkey, indices, row)
         self._require_settled(disputes)
-        registered = await self._registered(one.block, list(arrivals))
         work.add(
             one.block,
             [self._reveal(one.block, reveal, registered) for reveal in raw],
