@@ -34,8 +34,15 @@ class WalletFiles(msgspec.Struct, frozen=True):
 def load_hotkey(wallet_path: str | Path, wallet: str, hotkey: str) -> Signer:
     """Return the signer of a hotkey file.
 
-    Raises `WalletError`: WALLET_NOT_FOUND, HOTKEY_NOT_FOUND, HOTKEY_ENCRYPTED, HOTKEY_UNREADABLE.
+    Raises `WalletError`: WALLET_NAME_INVALID, WALLET_NOT_FOUND, HOTKEY_NOT_FOUND, HOTKEY_ENCRYPTED, HOTKEY_UNREADABLE,
+    HOTKEY_IS_COLDKEY.
     """
+    for name in (wallet, hotkey):
+        if "/" in name or name in (".", ".."):
+            raise WalletError(
+                "WALLET_NAME_INVALID", f"{name!r} is no name of a wallet or a hotkey.",
+                hint="Give names, as `btcli wallet list` shows them, and the folder with `--wallet-path`.",
+            )
     directory = Path(wallet_path).expanduser() / wallet
     path = directory / "hotkeys" / hotkey
     try:
@@ -60,6 +67,11 @@ def load_hotkey(wallet_path: str | Path, wallet: str, hotkey: str) -> Signer:
         )
     if not _can_sign(keypair):
         raise _unreadable(path, "it holds no private key")
+    if keypair.ss58_address == _coldkey_address(directory / "coldkeypub.txt"):
+        raise WalletError(
+            "HOTKEY_IS_COLDKEY", f"The file {path} holds the wallet's coldkey, where its hotkey is expected.",
+            hint="Take it off this machine: whoever has the coldkey owns everything. Make a hotkey of its own.",
+        )
     signer: Signer = keypair
     return signer
 
@@ -130,6 +142,14 @@ def _write(path: Path, keypair: Any) -> None:
         same = False
     if not same:
         raise WalletError("WALLET_EXISTS", f"{path} holds another key and is not replaced.")
+
+
+def _coldkey_address(path: Path) -> str:
+    try:
+        found = msgspec.json.decode(path.read_bytes())
+        return str(found["ss58Address"])
+    except (OSError, msgspec.MsgspecError, KeyError, TypeError):
+        return ""  # there need not be one
 
 
 def _can_sign(keypair: Any) -> bool:

@@ -41,10 +41,28 @@ Against = Annotated[
         show_default=False,
     ),
 ]
-Wallet = Annotated[str | None, typer.Option("--wallet", metavar="NAME", help="Wallet name.", show_default=False)]
-Hotkey = Annotated[str | None, typer.Option("--hotkey", metavar="NAME", help="Hotkey name.", show_default=False)]
+Wallet = Annotated[
+    str | None,
+    typer.Option(
+        "--wallet", "--wallet-name", metavar="NAME", help="Wallet name.", envvar="BT_WALLET", show_default=False
+    ),
+]
+Hotkey = Annotated[
+    str | None,
+    typer.Option(
+        "--hotkey",
+        "--wallet-hotkey",
+        metavar="NAME",
+        help="Hotkey name.",
+        envvar="BT_WALLET_HOTKEY",
+        show_default=False,
+    ),
+]
 WalletPath = Annotated[
-    str | None, typer.Option("--wallet-path", metavar="DIR", help="Folder of wallets.", show_default=False)
+    str | None,
+    typer.Option(
+        "--wallet-path", metavar="DIR", help="Folder of wallets.", envvar="BT_WALLET_PATH", show_default=False
+    ),
 ]
 Network = Annotated[
     str | None,

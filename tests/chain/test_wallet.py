@@ -114,3 +114,27 @@ def test_registration_is_checked_against_a_metagraph() -> None:
         require_registered(graph, "unknown")
     assert caught.value.code == "HOTKEY_NOT_REGISTERED"
     assert "block 9" in caught.value.message
+
+
+def test_a_coldkey_is_never_used_as_a_hotkey(tmp_path: Path) -> None:
+    """The wallet's own coldkey under a hotkey's name is refused, whatever put it there."""
+    create_wallet(tmp_path, "val", "hot", "//Val")
+    (tmp_path / "val" / "hotkeys" / "wrong").write_bytes((tmp_path / "val" / "coldkey").read_bytes())
+    with pytest.raises(WalletError) as caught:
+        load_hotkey(tmp_path, "val", "wrong")
+    assert caught.value.code == "HOTKEY_IS_COLDKEY"
+    (tmp_path / "val" / "hotkeys" / "public").write_bytes((tmp_path / "val" / "coldkeypub.txt").read_bytes())
+    with pytest.raises(WalletError) as caught:
+        load_hotkey(tmp_path, "val", "public")
+    assert caught.value.code == "HOTKEY_UNREADABLE"
+
+
+@pytest.mark.parametrize(
+    ("wallet", "hotkey"), [("val", "../coldkey"), ("../val", "hot"), ("..", "hot"), ("val/hot", "x")]
+)
+def test_paths_are_no_names(tmp_path: Path, wallet: str, hotkey: str) -> None:
+    """A name leads to no other file than the wallet's own hotkeys."""
+    create_wallet(tmp_path, "val", "hot", "//Val")
+    with pytest.raises(WalletError) as caught:
+        load_hotkey(tmp_path, wallet, hotkey)
+    assert caught.value.code == "WALLET_NAME_INVALID"

@@ -130,7 +130,12 @@ def chain_status(  # noqa: PLR0913 - one parameter per option
     hotkey: Annotated[
         str | None,
         typer.Option(
-            "--hotkey", metavar="NAME|SS58", help="Hotkey name in the wallet, or an address.", show_default=False
+            "--hotkey",
+            "--wallet-hotkey",
+            metavar="NAME|SS58",
+            help="Hotkey name in the wallet, or an address.",
+            envvar="BT_WALLET_HOTKEY",
+            show_default=False,
         ),
     ] = None,
     node_state: Annotated[

@@ -37,7 +37,7 @@ RunCli = Callable[..., Ran]
 
 def plain_environment(**extra: str) -> dict[str, str]:
     """The caller's environment without anything that would change settings or colour."""
-    unwanted = ("CACHEON_", "NO_COLOR", "FORCE_COLOR")
+    unwanted = ("CACHEON_", "BT_", "NO_COLOR", "FORCE_COLOR")
     kept = {name: text for name, text in os.environ.items() if not name.startswith(unwanted)}
     return kept | extra
 

@@ -174,3 +174,14 @@ def test_port_in_use(cli: RunCli, endpoint: str) -> None:
     ran = cli("devnet", "--port", endpoint.rpartition(":")[2])
     assert ran.code == 6
     assert ran.err.startswith("error[PORT_IN_USE]")
+
+
+def test_wallets_go_by_the_ecosystems_names(cli: RunCli, endpoint: str, wallets: Path) -> None:
+    """The other spellings and the variables name the same wallet, and a flag goes before a variable."""
+    chain = ["--network", "devnet", "--endpoint", endpoint, "--netuid", NETUID, "--json"]
+    variables = {"BT_WALLET": "nobody", "BT_WALLET_PATH": str(wallets), "BT_WALLET_HOTKEY": "default"}
+    named = cli("chain-status", *chain, "--wallet-hotkey", "default", env=variables)
+    assert (named.code, named.document["error"]["code"]) == (4, "WALLET_NOT_FOUND")
+    assert str(wallets / "nobody") in named.document["error"]["message"]
+    submitted = cli("chain-submit", str(EXAMPLE), "--url", URL, *chain, "--wallet-name", "stranger", env=variables)
+    assert (submitted.code, submitted.document["error"]["code"]) == (4, "HOTKEY_NOT_REGISTERED")
