@@ -1,7 +1,8 @@
 """Every name of the runtime that this room uses, in one table.
 
 Invariants
-1. Reads, calls and events are named by these enumerations only, so the start-up probe that walks them is complete.
+1. Reads, calls, events and constants are named by these enumerations only, so the start-up probe that walks them is
+   complete.
 2. A name that the connected runtime lacks is reported at start, by name, instead of failing in the middle of work.
 3. Call arguments are part of the table: a call whose arguments changed is as missing as one that vanished.
 """
@@ -91,6 +92,21 @@ class Event(_Name):
     TRANSFERRED = "Balances.Transfer"
 
 
+class Constant(_Name):
+    """Constants that are read."""
+
+    SLOT_DURATION = "Aura.SlotDuration"
+
+
+class DispatchError(_Name):
+    """Reasons of the runtime by which something is decided; all others are only printed, under whatever name."""
+
+    NO_SPACE = "Commitments.SpaceLimitExceeded"
+
+
+SIGNED_EXTENSIONS = frozenset({"CheckSpecVersion", "CheckTxVersion", "CheckGenesis", "CheckMortality", "CheckNonce"})
+"""What a signature must bind: without these an extrinsic could apply on another chain, twice, or for ever."""
+
 CALL_ARGUMENTS: Mapping[Call, frozenset[str]] = {
     Call.SET_COMMITMENT: frozenset({"netuid", "info"}),
     Call.SET_WEIGHTS: frozenset({"netuid", "mecid", "dests", "weights", "version_key"}),
@@ -107,12 +123,21 @@ class RuntimeNames(msgspec.Struct, frozen=True):
     storage: frozenset[str]
     events: frozenset[str]
     calls: dict[str, frozenset[str]]  # name -> argument names
+    constants: frozenset[str]
+    errors: frozenset[str]
+    extensions: tuple[str, ...]  # of a signed extrinsic, in their order
+    signing_problem: str = ""  # why the codec cannot sign for this runtime, "" when it can
 
 
 def missing_names(names: RuntimeNames) -> tuple[str, ...]:
     """Return what this room needs and `names` lacks, each as one readable phrase, sorted."""
     missing = [f"storage {item}" for item in _absent(Storage, names.storage)]
     missing += [f"event {item}" for item in _absent(Event, names.events)]
+    missing += [f"constant {item}" for item in _absent(Constant, names.constants)]
+    missing += [f"error {item}" for item in _absent(DispatchError, names.errors)]
+    missing += [f"signed extension {item}" for item in SIGNED_EXTENSIONS.difference(names.extensions)]
+    if names.signing_problem:
+        missing.append(f"signed extensions that can be encoded ({names.signing_problem})")
     for call, arguments in CALL_ARGUMENTS.items():
         if call.value not in names.calls:
             missing.append(f"call {call}")

@@ -21,7 +21,7 @@ from typing import Any, Self
 
 import msgspec
 
-from chain.abi import Call, Storage, missing_names
+from chain.abi import Call, Constant, Storage, missing_names
 from chain.blocks import BlockRef, Header, parse_header
 from chain.codec import StorageRead, compose_call, decode_events, decode_value, runtime_names, storage_key
 from chain.connection import Connection
@@ -386,7 +386,7 @@ class ChainClient(ConnectionOwner):
 
         async def ask(connection: Connection) -> float:
             codec = self.runtimes.newest or await connection.codec(None)
-            return int(codec.constant("Aura", "SlotDuration")) / 1000
+            return int(codec.constant(Constant.SLOT_DURATION.pallet, Constant.SLOT_DURATION.item)) / 1000
 
         return await self._call("reading the block time", ask)
 

@@ -17,6 +17,7 @@ import msgspec
 
 from chain.abi import Call, RuntimeNames, Storage
 from chain.events import ChainEvent
+from chain.transport_errors import plain
 
 StorageRead: TypeAlias = tuple[Storage, list[object]]
 EMPTY_ADDRESS = "5C4hrfjw9DjXZTzV3MwzrrAr9P1MJhSrvWGWqi1eSuyUpnhM"  # the account of 32 zero bytes: "nobody"
@@ -77,7 +78,7 @@ def decode_events(codec: Any, raw: bytes | None) -> tuple[ChainEvent, ...]:
 
 
 def runtime_names(codec: Any) -> RuntimeNames:
-    """Return every storage, call and event name of the runtime behind `codec`."""
+    """Return every name of the runtime behind `codec`, and whether a call can be signed for it."""
     pallets = codec.metadata_ir().pallets
     return RuntimeNames(
         storage=frozenset(f"{pallet.name}.{item.name}" for pallet in pallets for item in pallet.storage),
@@ -87,7 +88,24 @@ def runtime_names(codec: Any) -> RuntimeNames:
             for pallet in pallets
             for call in pallet.calls
         },
+        constants=frozenset(f"{pallet.name}.{name}" for pallet in pallets for name in pallet.constants),
+        errors=frozenset(f"{pallet.name}.{error.name}" for pallet in pallets for error in pallet.errors),
+        extensions=tuple(codec.signed_extension_identifiers()),
+        signing_problem=_signing_problem(codec),
     )
+
+
+def _signing_problem(codec: Any) -> str:
+    """Build the payload of an empty call: an extension that the codec does not know would end every signature so."""
+    zero = "0x" + bytes(32).hex()
+    try:
+        codec.signature_payload_parts(
+            b"\x00\x00", era={"period": 64, "current": 64}, nonce=0, tip=0, tip_asset_id=None, genesis_hash=zero,
+            era_block_hash=zero,
+        )
+    except Exception as error:  # noqa: BLE001 - the codec is Rust behind a binding; whatever it says is the problem
+        return plain(error) or type(error).__name__
+    return ""
 
 
 def _event_names(types: list[dict[str, Any]]) -> Iterable[str]:

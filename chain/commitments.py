@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from chain.abi import Call, Storage
+from chain.abi import Call, DispatchError, Storage
 from chain.blocks import BlockRef
 from chain.client import ChainClient, SignedCall
 from chain.codec import StorageRead
@@ -110,7 +110,7 @@ async def _submit_once(
         raise _stale(answer.message) if _is_stale(answer.message) else _refused(answer.message)
     found = await _await_finality(client, signed, at, poll_seconds)
     outcome = await client.outcome(found.block, found.index)
-    if outcome.success is False and outcome.error == "SpaceLimitExceeded":
+    if outcome.success is False and outcome.error == DispatchError.NO_SPACE.item:
         raise await _no_space(client, netuid, signer.ss58_address, len(sealed.ciphertext))
     if outcome.success is False:
         raise _refused(outcome.error)

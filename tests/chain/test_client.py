@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 from typing import Any
 
 import pytest
 
-from chain.abi import CALL_ARGUMENTS, Call, Event, RuntimeNames, Storage, missing_names
+from chain.abi import (
+    CALL_ARGUMENTS,
+    SIGNED_EXTENSIONS,
+    Call,
+    DispatchError,
+    Event,
+    RuntimeNames,
+    Storage,
+    missing_names,
+)
 from chain.client import ChainClient
 from config.errors import ChainError, ExitCode, NetworkError
+from tests.chain.relay import Relay
 
 
 async def test_the_probe_finds_every_name_in_the_real_metadata(world: Any) -> None:
@@ -26,10 +37,36 @@ def test_missing_names_are_all_named() -> None:
         storage=frozenset(Storage) - {Storage.WEIGHTS},
         events=frozenset(Event) - {Event.COMMITMENT_REVEALED},
         calls={**CALL_ARGUMENTS, Call.SET_WEIGHTS: frozenset({"netuid"})},
+        constants=frozenset(),
+        errors=frozenset(DispatchError) - {DispatchError.NO_SPACE},
+        extensions=tuple(SIGNED_EXTENSIONS - {"CheckMortality"}),
+        signing_problem="CheckNew is unknown",
     )
     text = "; ".join(missing_names(names))
-    for part in ("storage SubtensorModule.Weights", "event Commitments.CommitmentRevealed", "(it takes netuid)"):
+    for part in (
+        "storage SubtensorModule.Weights", "event Commitments.CommitmentRevealed", "(it takes netuid)",
+        "constant Aura.SlotDuration", "error Commitments.SpaceLimitExceeded", "CheckMortality",
+        "CheckNew is unknown",
+    ):
         assert part in text
+    assert len(missing_names(names)) == 7
+
+
+async def test_a_spec_without_a_needed_call_is_one_sentence(make_world: Any) -> None:
+    """Metadata that is whole but lacks a call refuses the start with the call's name."""
+    relay_of = await make_world()
+    relay = Relay(relay_of.node.url)
+    await relay.start()
+    old, new = b"set_mechanism_weights".hex(), b"get_mechanism_weights".hex()
+    relay.bend = lambda request, answer: json.loads(json.dumps(answer).replace(old, new))
+    client = ChainClient([relay.url])
+    with pytest.raises(ChainError) as caught:
+        await client.probe()
+    await client.close()
+    await relay.stop()
+    assert caught.value.code == "CHAIN_ABI_MISSING"
+    needed = "Runtime 461 lacks what this version needs: call SubtensorModule.set_mechanism_weights."
+    assert caught.value.message == needed
 
 
 async def test_an_unreachable_endpoint_is_a_network_error_with_a_hint() -> None:
