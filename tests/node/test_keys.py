@@ -32,6 +32,7 @@ async def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
     """Settings of a node that names no wallet, on a devnet with one validator."""
     monkeypatch.setenv("BITTENSOR_RUNTIME_CACHE_DIR", str(tmp_path / "cache"))
     neuron = NeuronSpec(address_of_seed("//validator"), address_of_seed("//validator//cold"), permit=True, stake=10)
+    burn = NeuronSpec(address_of_seed("//owner"), address_of_seed("//owner//cold"))  # paid while nothing is crowned
     owner = OwnerSpec(address_of_seed("//owner"), address_of_seed("//owner//cold"))
     genesis = Genesis(
         netuid=NETUID,
@@ -39,7 +40,7 @@ async def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
         commit_reveal=False,
         weights_rate_limit=1,
         owner=owner,
-        neurons=(neuron,),
+        neurons=(neuron, burn),
         fixed_permits=True,
     )
     async with Devnet(DevnetConfig(port=0, block_time=0.2, genesis=genesis)) as chain:
@@ -86,15 +87,17 @@ async def test_a_node_without_a_key_observes(settings: Settings) -> None:
         async def follows() -> bool:
             return (await status_of(settings)).cursor_block > 5
 
-        await until(follows)
+        async with asyncio.timeout(500):
+            await until(follows)
         status = await status_of(settings)
     assert status.ready
     assert [reason.name for reason in status.reasons] == ["observing"]
     assert status.publications == ()
 
 
-async def test_a_node_whose_key_lies_elsewhere_serves(settings: Settings, tmp_path: Path) -> None:
-    """It is registered under the signer's key, and needs no wallet of its own."""
+async def test_weights_are_signed_by_another_process(settings: Settings, tmp_path: Path) -> None:
+    """The node's weights are confirmed on the chain although it has no key, by one signature for one publication."""
+    signed: list[str] = []
     path = tmp_path / "signer.sock"
     listening = asyncio.Event()
     async with ChainClient.from_settings(settings.chain) as client:
@@ -103,17 +106,23 @@ async def test_a_node_whose_key_lies_elsewhere_serves(settings: Settings, tmp_pa
             NETUID,
             ChainRuntime(client),
             frozenset({os.geteuid()}),
-            lambda *_, **__: None,
+            lambda event, **keys: signed.append(f"{event} {keys.get('call', keys)}"),
         )
         serving = asyncio.create_task(server.serve(path, listening.set))
         await listening.wait()
         chain = msgspec.structs.replace(settings.chain, signer_socket=str(path))
         async with running(msgspec.structs.replace(settings, chain=chain)):
+
+            async def confirmed() -> bool:
+                return any(one.status == "confirmed" for one in (await status_of(settings)).publications)
+
+            async with asyncio.timeout(500):
+                await until(confirmed)
             status = await status_of(settings)
         serving.cancel()
         await asyncio.gather(serving, return_exceptions=True)
-    assert status.ready
     assert "observing" not in [reason.name for reason in status.reasons]
+    assert set(signed) == {"signer.signed SubtensorModule.set_mechanism_weights"}
 
 
 async def test_a_signer_that_is_away_keeps_the_node_from_starting(settings: Settings, tmp_path: Path) -> None:

@@ -162,6 +162,20 @@ def submit(cli: RunCli, flags: list[str], tmp_path: Path, name: str) -> dict[str
     return data
 
 
+_STARTED: list[asyncio.subprocess.Process] = []
+
+
+@pytest.fixture(autouse=True)
+async def no_process_stays() -> AsyncIterator[None]:
+    """Whatever a test did, the processes that it started end with it."""
+    yield
+    while _STARTED:
+        process = _STARTED.pop()
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
 class Watch:
     """A running `chain-status --watch --json`."""
 
@@ -185,6 +199,7 @@ class Watch:
             stdin=asyncio.subprocess.DEVNULL,
             env=plain_environment(CACHEON_CHAIN__POLL_SECONDS="0.2"),
         )
+        _STARTED.append(process)
         return cls(process)
 
     async def until(self, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
