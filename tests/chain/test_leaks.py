@@ -7,9 +7,12 @@ import gc
 import os
 from typing import Any
 
+import pytest
+
 from chain.abi import Storage
 
 LOOPS = 1000
+pytestmark = pytest.mark.timeout(600)  # ten seconds on an idle machine
 
 
 def descriptors() -> int:

@@ -26,6 +26,7 @@ from tests.node.weights_world import ANN, World, weights_world
 
 TEMPO = 60
 BUDGET = 4
+pytestmark = pytest.mark.timeout(600)
 
 
 class ToldPublication(PublicationService):
