@@ -40,13 +40,14 @@ Desired: TypeAlias = WeightTarget | Decide
 
 
 class PublicationOptions(msgspec.Struct, frozen=True):
-    """How to publish. `era_blocks`: life of a signed extrinsic, a power of two >= 4. `refresh_epochs`: an unchanged,
-    confirmed vector is published again after this many epochs."""
+    """How to publish. `era_blocks`: life of a signed extrinsic beyond the newest block, a power of two >= 4; one that
+    can never be included is replaced after so many blocks, so it is much shorter than an epoch. `refresh_epochs`: an
+    unchanged, confirmed vector is published again after this many epochs."""
 
     netuid: int
     profile: str
     mechanism: int = 0
-    era_blocks: int = 64
+    era_blocks: int = 16
     refresh_epochs: int = 1
 
 

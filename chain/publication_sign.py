@@ -69,4 +69,7 @@ async def _sign(
         call = Call.SET_WEIGHTS
         arguments |= {"dests": list(row.uids), "weights": list(row.values), "version_key": version_key}
     nonce = await client.next_nonce(signer.ss58_address)
-    return await client.sign(call, arguments, signer, nonce=nonce, at=step.block, period=options.era_blocks)
+    period = options.era_blocks
+    while period < options.era_blocks + newest.block.number - step.block.number:
+        period *= 2  # finality is behind: the era begins at the finalized block and has to reach beyond the newest
+    return await client.sign(call, arguments, signer, nonce=nonce, at=step.block, period=period)

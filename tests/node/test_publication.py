@@ -137,6 +137,25 @@ async def test_a_busy_store_does_not_stop_the_loop(world: World) -> None:
     assert await busy is True
 
 
+@pytest.mark.parametrize("commit_reveal", [True, False])
+async def test_steps_that_only_wait_ask_the_chain_for_next_to_nothing(
+    store: Store, tmp_path: Path, commit_reveal: bool
+) -> None:
+    """What a waiting step reads comes with the head that is followed, or is one read and the check of its block."""
+    async with weights_world(store, tmp_path / "cache", commit_reveal=commit_reveal, tempo=500) as world:
+        costs = []
+        for _ in range(10):
+            following = asyncio.create_task(world.client.next_finalized())
+            while not following.done():  # until the subscription stands, a block may pass it by
+                world.block()
+                await asyncio.wait([following], timeout=0.2)
+            head = following.result().block
+            before = world.client.rpc_calls
+            await world.service.step_once(head)
+            costs.append(world.client.rpc_calls - before)
+        assert max(costs[-4:]) <= 2
+
+
 async def test_intent_needs_a_decided_vector(world: World) -> None:
     """An intent and its vector are stored together or not at all."""
     await world.step(3)
