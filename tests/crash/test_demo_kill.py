@@ -158,7 +158,7 @@ def adopting_orphans() -> Iterator[None]:
 
 def await_no_descendants(when: str, ours: dict[int, str]) -> None:
     """Wait a moment for the kernel, then require that nothing the demo started still runs."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while running := {pid: line for pid, line in descendants().items() if pid not in ours}:
         assert time.monotonic() < deadline, (when, running)
         reap(running)

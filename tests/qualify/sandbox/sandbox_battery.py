@@ -168,7 +168,7 @@ LIMITS = {OutcomeKind.PROCESS_LIMIT, OutcomeKind.MEMORY_LIMIT, OutcomeKind.DISK_
 ENDLESS = 3000
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
+def wait_until(condition: Callable[[], bool], seconds: float = 120.0) -> None:
     """Wait for something that happens soon; fail when it does not."""
     until = time.monotonic() + seconds
     while not condition():

@@ -22,7 +22,7 @@ from qualify.sandbox.process import SandboxedProcess
 F_SEAL_FUTURE_WRITE = 0x10
 
 
-def _wait_until(condition: object, seconds: float = 10.0) -> None:
+def _wait_until(condition: object, seconds: float = 120.0) -> None:
     assert callable(condition)
     until = time.monotonic() + seconds
     while not condition():
@@ -71,7 +71,7 @@ def test_a_kill_does_not_wait_for_a_waiting_thread(zygote: Zygote) -> None:
         waiter.start()
         time.sleep(0.02)
         child.kill()
-        waiter.join(10)
+        waiter.join(120)
     assert [outcome.kind for outcome in outcomes] == [OutcomeKind.KILLED]
 
 
