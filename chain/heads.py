@@ -5,12 +5,14 @@ Invariants
    hash on the endpoint that announces the next, however many blocks lie between.
 2. A subscription ends with its connection, and may also die without a word. When nothing was announced for some block
    times, the endpoint is asked; a newer head than the last announced one means a dead subscription, which is replaced,
-   and the same head makes the next endpoint be asked.
+   and the same head makes the next endpoint be asked. Twice that time without a newer head is an error, whatever the
+   endpoints say meanwhile (CHAIN_HEAD_STANDS).
 3. A head is named by the hash of its header. It is compared with what the endpoint calls that height, and so is the
    last head, whenever a connection is new or heads were skipped, and now and then besides. In between the hashes
    themselves prove it: the header names the last head, which this endpoint has, as its parent.
-4. Every error is raised to whoever waits, and the next call begins anew; nothing is skipped, because readers go by
-   number from their own cursors.
+4. Every error is raised to whoever waits, who decides on the pause, and the next call begins anew; nothing is skipped,
+   because readers go by number from their own cursors. A subscription that brings no new head is replaced in silence
+   once, so that no endpoint can make this side dial and subscribe as fast as it hangs up.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ import msgspec
 from chain.blocks import BlockRef, Header, parse_header
 from chain.connection import Connection, forked, lags
 from chain.session import Feed
-from chain.transport_errors import AnswerError, SessionLostError, ThrottledError
+from chain.transport_errors import AnswerError, SessionLostError, ThrottledError, translate
+from config.errors import NetworkError
 
 _COMPARE_EVERY = 16  # blocks between two comparisons of linked heads
 LAG_BLOCKS = 5  # an endpoint this far behind the last head is left for another one
@@ -71,6 +74,8 @@ class HeadFollower:
         self._owner = owner
         self._feed: Feed | None = None
         self._heard = float("-inf")
+        self._moved = time.monotonic()  # when there was a newer head, or when a lack of one was last told
+        self._barren = 0  # subscriptions in a row that ended without a newer head
         self._silence = 0.0
         self.last: FinalizedHead | None = None
 
@@ -93,8 +98,9 @@ class HeadFollower:
                 raise
             self._heard = time.monotonic()
             if head is not None:
-                self.last = head
+                self.last, self._moved, self._barren = head, self._heard, 0
                 return head
+            self._require_progress()
 
     async def _announced(self) -> dict[str, Any]:
         while True:
@@ -104,17 +110,19 @@ class HeadFollower:
             try:
                 async with asyncio.timeout(self._silence):
                     notice = await self._feed.next()
-            except (SessionLostError, ThrottledError, AnswerError):
+            except (SessionLostError, ThrottledError, AnswerError) as error:
                 self._feed = None
+                self._barren += 1
+                if self._barren > 1:
+                    raise translate(error, "waiting for a finalized head") from error
                 continue
             except TimeoutError:
-                found = await self._ask()
-                if found is not None:
-                    return found
+                asked = await self._ask()
+                if asked is not None:
+                    return asked
                 continue
-            if isinstance(notice, dict):
-                return notice
-            await self._let_go()
+            announced: dict[str, Any] = notice  # of whatever kind: who admits it tells what is no header
+            return announced
 
     async def _ask(self) -> dict[str, Any] | None:
         """Return the endpoint's head if the subscription missed it; otherwise leave for the next endpoint."""
@@ -130,7 +138,20 @@ class HeadFollower:
             return raw
         self._feed = None
         await self._owner.try_another()
+        self._require_progress()
         return None
+
+    def _require_progress(self) -> None:
+        """Raise `NetworkError` (CHAIN_HEAD_STANDS) when no newer head was seen for long; told once per such time."""
+        seconds = time.monotonic() - self._moved
+        if self.last is None or seconds <= 2 * self._silence:
+            return
+        self._moved += seconds
+        raise NetworkError(
+            "CHAIN_HEAD_STANDS",
+            f"No endpoint has shown a finalized block newer than {self.last.block.number} for {seconds:.0f} s.",
+            hint="If the network goes on elsewhere, put another endpoint first in `chain.endpoints`; otherwise wait.",
+        )
 
     async def _let_go(self) -> None:
         feed, self._feed = self._feed, None

@@ -6,8 +6,9 @@ Invariants
 2. Every frame that leaves passes the throttle and is counted.
 3. Every frame that arrives is a JSON-RPC object or a list of them; a peer that sends anything else is hung up on.
 4. When the socket ends, every waiting request and every feed gets `SessionLostError`; later requests get it at once.
-5. Nothing that a peer sends makes memory grow: frames are bounded, feeds keep their newest notices, and notices of
-   unknown subscriptions are kept for a moment only (they may overtake the answer that names their subscription).
+5. Nothing that a peer sends makes memory grow: frames are bounded in bytes and values, notices more so, feeds keep
+   their newest ones, and the newest notice of an unknown subscription is kept for a moment (it may overtake the answer
+   that names its subscription).
 6. Closing leaves neither a socket nor a task behind.
 """
 
@@ -27,11 +28,13 @@ from asyncio_throttle.throttler import Throttler
 
 from chain.transport_errors import SessionLostError, ThrottledError, answer_error, host_of, plain, seconds_of
 
-_FRAME_LIMIT = 2**26  # bytes; the largest honest answer is a runtime's metadata, about 2 MB
+_FRAME_LIMIT = 2**24  # bytes; nodes themselves answer with 15 MiB at most, and JSON takes many times its length here
+_NOTICE_LIMIT = 2**16  # bytes of a frame with notices; a header has some hundreds, an authority change some thousands
+_PARTS_LIMIT = 2**18  # JSON values of a frame: as objects, small ones take thirty times their bytes
 _LIBRARY = "websockets.asyncio.client"
 _CLOSE_SECONDS = 2.0  # for a peer that no longer says good-bye
 _NOTICES_KEPT = 64
-_STRANGERS_KEPT = 16
+_STRANGERS_KEPT = 16  # unknown subscriptions, each with its newest notice
 _POLICY_VIOLATION = 1008  # websocket close code by which gateways end connections that ask too much
 
 
@@ -103,7 +106,7 @@ class RpcSession:
         self._numbers = itertools.count(1)
         self._waiting: dict[int, tuple[asyncio.Future[Any], Feed | None]] = {}
         self._feeds: dict[int | str, Feed] = {}
-        self._strangers: dict[int | str, deque[Any]] = {}
+        self._strangers: dict[int | str, Any] = {}
         self._lost: Exception | None = None
         self._reader = asyncio.create_task(self._read(), name="chain-session")
 
@@ -198,8 +201,11 @@ class RpcSession:
         try:
             while True:
                 data = await self._socket.recv(decode=False)
+                _require_few_parts(data)
                 found = _FRAMES.decode(data)
                 for frame in found if isinstance(found, list) else (found,):
+                    if frame.id is None and len(data) > _NOTICE_LIMIT:
+                        raise ValueError(f"a notice of {len(data)} bytes")
                     self._take(frame)
         except asyncio.CancelledError:
             raise
@@ -235,8 +241,8 @@ class RpcSession:
     def _open_feed(self, feed: Feed, name: int | str) -> None:
         feed.name = name
         self._feeds[name] = feed
-        for notice in self._strangers.pop(name, ()):
-            feed.put(notice)
+        if name in self._strangers:
+            feed.put(self._strangers.pop(name))
 
     def _notify(self, params: Any) -> None:
         name = params.get("subscription") if isinstance(params, dict) else None
@@ -248,7 +254,7 @@ class RpcSession:
             return
         if len(self._strangers) >= _STRANGERS_KEPT:
             del self._strangers[next(iter(self._strangers))]
-        self._strangers.setdefault(name, deque(maxlen=_NOTICES_KEPT)).append(params.get("result"))
+        self._strangers[name] = params.get("result")
 
     def _end(self, why: Exception) -> None:
         if self._lost is not None:
@@ -260,6 +266,12 @@ class RpcSession:
         for feed in self._feeds.values():
             feed.end()
         self._strangers.clear()
+
+
+def _require_few_parts(data: bytes) -> None:
+    """Raise `ValueError` for a frame of very many JSON values; what text may hold beside them counts as well."""
+    if len(data) > _PARTS_LIMIT and sum(map(data.count, (b",", b"[", b"{"))) > _PARTS_LIMIT:
+        raise ValueError(f"more than {_PARTS_LIMIT} values in one frame")
 
 
 def _refused(url: str, response: Any) -> Exception:

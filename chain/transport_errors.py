@@ -21,6 +21,7 @@ _THROTTLED = re.compile("rate.?limit|too many requests|throttl", re.IGNORECASE)
 _THROTTLE_CODES = frozenset({-32005, -32004, -32029, 429})
 _WAIT_KEYS = {"retry_after": 1.0, "retryAfter": 1.0, "retry_after_ms": 0.001, "retryAfterMs": 0.001}
 _LONGEST_WAIT_SECONDS = 3600.0
+_ODD_HINT = "If this lasts, the endpoint is damaged or no subtensor node: use another one in `chain.endpoints`."
 _PRUNED_HINT = "Add an archive endpoint of the same chain to `chain.endpoints`."
 
 
@@ -128,8 +129,13 @@ def translate(error: BaseException, doing: str) -> CacheonError:
     if isinstance(error, AnswerError):
         return _of_answer(text, doing)
     if type(error).__name__ == "StorageFunctionNotFound":  # the codec's own class; naming it would import the SDK
-        return ChainError("CHAIN_ABI_MISSING", f"The runtime lacks a name needed while {doing}: {text}.")
-    return ChainError("CHAIN_DECODE_FAILED", f"An answer of the chain could not be read while {doing}: {text}.")
+        return ChainError(
+            "CHAIN_ABI_MISSING", f"The runtime lacks a name needed while {doing}: {text}.",
+            hint="Update cacheon, or point `chain.endpoints` at a supported subtensor chain.",
+        )
+    return ChainError(
+        "CHAIN_DECODE_FAILED", f"An answer of the chain could not be read while {doing}: {text}.", hint=_ODD_HINT
+    )
 
 
 def _of_answer(text: str, doing: str) -> CacheonError:
@@ -138,8 +144,13 @@ def _of_answer(text: str, doing: str) -> CacheonError:
             "CHAIN_STATE_PRUNED", f"The endpoint no longer has the state needed while {doing}.", hint=_PRUNED_HINT
         )
     if _UNKNOWN.search(text):
-        return NetworkError("CHAIN_BLOCK_UNKNOWN", f"The endpoint does not know the block asked for while {doing}.")
-    return ChainError("CHAIN_REQUEST_FAILED", f"The chain endpoint answered with an error while {doing}: {text}.")
+        return NetworkError(
+            "CHAIN_BLOCK_UNKNOWN", f"The endpoint does not know the block asked for while {doing}.",
+            hint="The endpoint may be catching up; another one in `chain.endpoints` bridges that.",
+        )
+    return ChainError(
+        "CHAIN_REQUEST_FAILED", f"The chain endpoint answered with an error while {doing}: {text}.", hint=_ODD_HINT
+    )
 
 
 def unreachable(detail: str) -> NetworkError:

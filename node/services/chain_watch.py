@@ -47,6 +47,7 @@ class ChainWatch:
             structlog.get_logger().warning(
                 "chain.away", code=error.code, error=error.message, hint=error.hint, block=self._view.block,
             )
+        if (error.code, error.message) != (self._view.away_code, self._view.away_reason):
             since = self._view.away_ms or _now_ms()
             await self._keep(away_code=error.code, away_reason=error.message, away_ms=since)
         self.gone.set()

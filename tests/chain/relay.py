@@ -25,6 +25,7 @@ class Relay:
         self.bend: Callable[[Answer, Answer], Answer | None] = lambda request, answer: answer
         self.bend_notice: Callable[[Answer], Answer] = lambda notice: notice
         self.mute_notices = False
+        self.hang_up_after = ""  # method whose answer is the last thing that a connection gets
         self.asked: list[str] = []  # methods, in the order of arrival
 
     async def start(self) -> None:
@@ -62,6 +63,11 @@ class Relay:
                         continue
                     bent: Answer | None = self.bend_notice(answer)
                 else:
-                    bent = self.bend(asked.pop(answer["id"]), answer)
+                    request = asked.pop(answer["id"])
+                    bent = self.bend(request, answer)
+                    if request["method"] == self.hang_up_after:
+                        await client.send(json.dumps(answer))
+                        client.transport.close()
+                        return
                 if bent is not None:
                     await client.send(json.dumps(bent))

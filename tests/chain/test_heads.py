@@ -128,6 +128,79 @@ async def test_a_chain_that_stands_still_makes_the_next_endpoint_be_asked(world:
     assert client._connection.endpoint == world.node.url
 
 
+async def test_an_endpoint_that_hangs_up_on_every_subscription_is_told_and_not_dialled_on_and_on(
+    world: Any, relay: Relay
+) -> None:
+    """One such loss is mended in silence, the next one is an error, whose reader decides on the pause."""
+    client = world.new_client(relay.url, silence_seconds=NEVER)
+    await client.next_finalized()
+    relay.hang_up_after = "chain_subscribeFinalizedHeads"
+    await client._drop(client._connection)
+    relay.asked.clear()
+    with pytest.raises(NetworkError) as caught:
+        await client.next_finalized()
+    assert caught.value.code == "CHAIN_UNREACHABLE"
+    assert "waiting for a finalized head" in caught.value.message
+    assert relay.asked.count("chain_subscribeFinalizedHeads") <= 2
+    relay.hang_up_after = ""
+    world.blocks(3)
+    assert (await until_head(client, 4)).block == ref(world)
+
+
+@pytest.mark.parametrize("junk", ["junk", None, 7, ["0x1"], {}, {"number": "zz"}])
+async def test_a_notice_that_is_no_header_is_told(world: Any, relay: Relay, junk: object) -> None:
+    """The endpoint is not subscribed to again without anybody hearing of it."""
+    client = world.new_client(relay.url, silence_seconds=NEVER)
+    await client.next_finalized()
+    relay.bend_notice = lambda notice: notice | {"params": notice["params"] | {"result": junk}}
+    relay.asked.clear()
+    world.blocks()
+    with pytest.raises(CacheonError) as caught:
+        await client.next_finalized()
+    assert caught.value.code == "CHAIN_DECODE_FAILED"
+    assert caught.value.hint
+    assert relay.asked.count("chain_subscribeFinalizedHeads") == 0
+    relay.bend_notice = lambda notice: notice
+    assert (await until_head(client, 2)).block == ref(world)
+
+
+async def test_a_head_that_stands_still_is_told(world: Any) -> None:
+    """With no newer final block for long, the reader hears which block it stands at, and goes on when it moves."""
+    client = world.new_client(silence_seconds=0.05)
+    await client.next_finalized()
+    for _ in range(2):
+        with pytest.raises(NetworkError) as caught:
+            await client.next_finalized()
+        assert caught.value.code == "CHAIN_HEAD_STANDS"
+        assert "newer than 1 for" in caught.value.message
+    world.blocks()
+    assert (await until_head(client, 2)).block == ref(world)
+
+
+async def test_old_heads_announced_again_and_again_are_no_news(world: Any, relay: Relay) -> None:
+    """An endpoint that was put back to an older block is not mistaken for one that is followed."""
+    client = world.new_client(relay.url, silence_seconds=0.05)
+    old = await world.rpc("chain_getHeader", await world.client.block_hash(1))
+    world.blocks(3)
+    await until_head(client, 4)
+    stale = await world.rpc("chain_getBlockHash", 1)
+    relay.bend_notice = lambda notice: notice | {"params": notice["params"] | {"result": old}}
+    relay.bend = lambda request, answer: (
+        answer | {"result": stale} if request["method"] == "chain_getFinalizedHead" else answer
+    )
+
+    async def follow() -> None:
+        while True:
+            world.blocks()
+            await client.next_finalized()
+
+    with pytest.raises(NetworkError) as caught:
+        await follow()
+    assert caught.value.code == "CHAIN_HEAD_STANDS"
+    relay.bend, relay.bend_notice = (lambda request, answer: answer), (lambda notice: notice)
+    assert (await until_head(client, world.node.chain.head.number)).block == ref(world)
+
+
 async def test_an_endpoint_that_lags_is_left_for_another(world: Any, relay: Relay) -> None:
     """One that does not have the newest known final block yet is passed over when it is dialled, and named."""
     client = world.new_client(silence_seconds=NEVER)
