@@ -25,6 +25,7 @@ class ReasonName(StrEnum):
     STORE_FAILING = "store_failing"
     CHAIN_AWAY = "chain_away"
     BLOCK_STALE = "block_stale"
+    REVEALS_HELD = "reveals_held"
     NOT_REGISTERED = "not_registered"
     NO_PERMIT = "no_permit"
     OBSERVING = "observing"
@@ -43,6 +44,7 @@ class Conditions(msgspec.Struct, frozen=True):
     block_age_seconds  age of the newest finalized block by this machine's clock
     registered         the hotkey is in the subnet's metagraph
     validator_permit   the chain lets it set weights
+    reveals_held       why no reveal can be read beyond the cursor, as a sentence; "" while they can
     observing          it has no key, on purpose, and publishes nothing
     """
 
@@ -56,6 +58,7 @@ class Conditions(msgspec.Struct, frozen=True):
     registered: bool | None = None
     validator_permit: bool | None = None
     observing: bool | None = None
+    reveals_held: str | None = None
 
 
 class Reason(msgspec.Struct, frozen=True):
@@ -89,6 +92,8 @@ def _reasons(known: Conditions, block_age_limit: float) -> list[Reason]:
         (bool(known.chain_away), ReasonName.CHAIN_AWAY, f"the chain cannot be followed: {known.chain_away}", True),
         (known.block_age_seconds is not None and known.block_age_seconds > block_age_limit, ReasonName.BLOCK_STALE,
          f"the last finalized block is {known.block_age_seconds or 0:.0f} s old (limit {block_age_limit:.0f})", True),
+        (bool(known.reveals_held), ReasonName.REVEALS_HELD,
+         f"reveals cannot be read any further: {known.reveals_held}", True),
         (known.registered is False, ReasonName.NOT_REGISTERED, "the hotkey is not registered on the subnet", True),
         (known.validator_permit is False, ReasonName.NO_PERMIT,
          "the hotkey has no validator permit, so the chain refuses its weights", False),

@@ -21,7 +21,7 @@ from node.jobs import FINAL
 from node.kinship import Kinship
 from node.kinship import decode as decode_kinship
 from node.readiness import Conditions, Reason, judge_readiness
-from node.store.chain_seen import ChainSeen, read_chain_seen
+from node.store.chain_seen import ChainSeen, RevealsHeld, read_chain_seen, read_reveals_held
 from node.store.crown_rows import CrownRow, all_crowns
 from node.store.engine import reader_engine
 from node.store.evidence_rows import AttemptRow
@@ -201,12 +201,14 @@ def _read(connection: Connection, layout: StateLayout) -> NodeStatus:
     weights = next((one.entries for one in reversed(publications) if one.status == "confirmed"), ())
     count, head = events_head(connection)
     seen = read_chain_seen(layout) or ChainSeen()
+    held = read_reveals_held(layout) or RevealsHeld()
     age = time.time() - seen.block_ms / 1000 if holder is not None and seen.block_ms else None
     reached = msgspec.json.decode(latest_event(connection, "chain.ready") or "{}", type=_Reached)
     readiness = judge_readiness(Conditions(
         running=holder is not None, waived_layers=started.waived, validator_permit=reached.validator_permit,
         observing=None if reached.hotkey is None else not reached.hotkey,
         chain_away=seen.away_reason if holder is not None else None, block_age_seconds=age,
+        reveals_held=held.reason if holder is not None and held.code != seen.away_code else None,
     ))
     return NodeStatus(
         schema=STATUS_SCHEMA,

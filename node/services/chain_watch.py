@@ -51,8 +51,7 @@ class ChainWatch:
             since = self._view.away_ms or _now_ms()
             await self._keep(away_code=error.code, away_reason=error.message, away_ms=since)
         self.gone.set()
-        longest = min(self._pause_seconds * 2.0 ** min(self._failures, 32), _PAUSE_CAP_SECONDS)
-        await asyncio.sleep(random.uniform(longest / 2, longest))
+        await asyncio.sleep(pause_after(self._failures, self._pause_seconds))
 
     async def back(self) -> None:
         """Hear that the chain answered."""
@@ -77,6 +76,12 @@ class ChainWatch:
             await asyncio.to_thread(write_chain_seen, self._layout, self._view)
         except OSError as error:
             structlog.get_logger().warning("chain.view_unwritten", error=str(error))
+
+
+def pause_after(failures: int, first_seconds: float) -> float:
+    """Return the seconds to wait after so many failures in a row; drawn, so that nodes do not march in step."""
+    longest = min(first_seconds * 2.0 ** min(failures, 32), _PAUSE_CAP_SECONDS)
+    return random.uniform(longest / 2, longest)
 
 
 def _now_ms() -> int:

@@ -3,7 +3,8 @@
 Invariants
 1. Cursor, submissions and jobs of one pass are one transaction: a crash repeats a pass, and loses or doubles no row.
 2. Decodable reveals become `reserved`, undecodable ones `failed` rows with their code; one odd row hides nothing.
-3. An upstream that fails is asked again later from the same cursor; nothing is skipped to catch up.
+3. An upstream that fails is asked again later from the same cursor; nothing is skipped to catch up. Why nothing can be
+   read is in the state folder for as long as it lasts (`node.services.reveals_watch`).
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ import structlog
 from chain.blocks import BlockRef
 from chain.client import ChainClient
 from chain.reveals import Reveal, RevealReader, RevealScan
+from config.errors import ChainError, NetworkError
 from node.services.context import NodeContext
 from node.services.heads import HeadWatch
+from node.services.reveals_watch import RevealsWatch
 from node.store.submission_rows import Cursor, Submission, read_cursor, record_scan
 
 
@@ -30,12 +33,18 @@ class RevealsService:
         self._heads = heads
         settings = context.settings
         self._reader = RevealReader(client, settings.chain.netuid, allow_loopback_http=settings.is_devnet)
+        self._watch = RevealsWatch(context.layout, settings.chain.poll_seconds)
 
     async def run(self) -> None:
         """Scan once per finalized head until cancelled; without pause while behind."""
         await self._heads.wait_beyond(-1)
         while True:
-            scan = await self.scan_once()
+            try:
+                scan = await self.scan_once()
+            except (NetworkError, ChainError) as error:
+                await self._watch.held(error)
+                continue
+            await self._watch.passed()
             if scan.caught_up or scan.cursor is None:
                 # Beyond the cursor, not beyond the head of this pass: an endpoint may lag behind what was read.
                 await self._heads.wait_beyond((scan.cursor or scan.head).number)

@@ -31,6 +31,7 @@ def test_a_well_node_and_an_unknown_one() -> None:
         ({"store_works": False}, ReasonName.STORE_FAILING, True),
         ({"chain_away": "No endpoint answers."}, ReasonName.CHAIN_AWAY, True),
         ({"block_age_seconds": 120.5}, ReasonName.BLOCK_STALE, True),
+        ({"reveals_held": "No archive."}, ReasonName.REVEALS_HELD, True),
         ({"registered": False}, ReasonName.NOT_REGISTERED, True),
         ({"validator_permit": False}, ReasonName.NO_PERMIT, False),
         ({"observing": True}, ReasonName.OBSERVING, False),
@@ -46,7 +47,7 @@ def test_each_condition_gives_its_reason(change: dict[str, Any], name: ReasonNam
 
 def test_every_reason_can_be_given_at_once() -> None:
     """All reasons are told, in one order, whatever else is wrong; every name occurs."""
-    worst = Conditions(False, ("userns",), ("landlock",), False, False, "gone", 1e6, False, False, True)
+    worst = Conditions(False, ("userns",), ("landlock",), False, False, "gone", 1e6, False, False, True, "stuck")
     assert [reason.name for reason in judge_readiness(worst).reasons] == list(ReasonName)
 
 
