@@ -6,7 +6,8 @@ Invariants
    unless the weights' nonce follows this one's.
 3. Only journalled bytes are submitted; they are looked for in finalized blocks, and `confirmed` means that the stored
    commitment at a finalized block is the pointer.
-4. A sealed commitment of the same hotkey is never overwritten: it would be lost to whoever submitted it.
+4. A sealed commitment of the same hotkey is not overwritten: it would be lost to whoever submitted it. It is looked for
+   in the finalized and in the newest block, and nothing is signed while anything of the hotkey waits in the pool.
 """
 
 from __future__ import annotations
@@ -145,7 +146,12 @@ class _CommitmentStep:
         self._block = block
 
     async def sign(self, signer: Signer, wanted: LedgerPointer, netuid: int, epoch: int) -> CommitmentResult:
+        included, waiting = await self._newest(netuid, signer.ss58_address)
+        if waiting is not None:
+            return CommitmentResult(self._head, waiting)
         nonce = await self._client.next_nonce(signer.ss58_address)
+        if nonce > included:
+            return CommitmentResult(self._head, _busy(nonce - included))
         arguments = pointer_arguments(netuid, wanted)
         signed = await self._client.sign(
             Call.SET_COMMITMENT, arguments, signer, nonce=nonce, at=self._block, period=ERA_BLOCKS
@@ -165,6 +171,14 @@ class _CommitmentStep:
         )
         return await self._submit(await self._append(record))
 
+    async def _newest(self, netuid: int, hotkey: str) -> tuple[int, Waiting | None]:
+        """Return the hotkey's nonce at the newest block, and why its commitment there must stay."""
+        newest = await self._client.head()
+        (raw,) = await self._client.read_raw(newest, [(Storage.COMMITMENT_OF, [netuid, hotkey])])
+        stored = read_commitment(raw)
+        included = await self._client.account_nonce(hotkey, newest)
+        return included, _occupied(stored.block) if stored.kind == "sealed" else None
+
     async def settle(self, record: CommitmentRecord, *, may_submit: bool) -> CommitmentResult:
         nonce = await self._client.account_nonce(record.hotkey, self._block)
         fate = await fate_of(self._client, record.pending, self._block, nonce)
@@ -176,6 +190,7 @@ class _CommitmentStep:
             case "waiting":
                 return await self._submitted(record)
             case "absent":
+                # Nobody sealed anything since: it would have taken this nonce.
                 return await self._submit(record) if may_submit else CommitmentResult(record)
             case "included":
                 return await self._included(record, fate.inclusion)
@@ -230,4 +245,14 @@ def _occupied(block: int) -> Waiting:
         f"The hotkey's commitment of block {block} is sealed and not revealed yet; the ledger does not overwrite it.",
         current="a sealed commitment",
         needed="its reveal",
+    )
+
+
+def _busy(count: int) -> Waiting:
+    return Waiting(
+        "LEDGER_HOTKEY_BUSY",
+        f"{count} extrinsics of the hotkey wait in the pool, perhaps a sealed commitment among them; the ledger goes "
+        "after them.",
+        current=f"{count} in the pool",
+        needed="none",
     )

@@ -187,8 +187,18 @@ async def finish(
 
 
 async def _look_again(client: ChainClient, payment: SignedPayment) -> Inclusion | None:
-    """Look through the blocks once more if the payer's nonce says that one of them may hold the payment after all."""
+    """Look through the blocks once more if the payer's nonce says that one of them may hold the payment after all.
+
+    Another endpoint is asked, if there is one. Raises `NetworkError` (CHAIN_ENDPOINT_LAGS) when the end of the
+    payment's era is not final there.
+    """
+    await client.try_another()
     head = await client.finalized_head()
+    if head.number < payment.era_end_block:
+        raise NetworkError(
+            "CHAIN_ENDPOINT_LAGS",
+            f"The endpoint has finalized block {head.number}, and block {payment.era_end_block} is needed.",
+        )
     if await client.account_nonce(payment.payer, head) <= payment.nonce:
         return None
     return await find_inclusion(client, payment.hash, payment.signed_at + 1, payment.era_end_block)

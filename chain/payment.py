@@ -174,8 +174,8 @@ def check_remark(claim: Claim, cost: EvaluationCostSettings, extrinsic: bytes) -
             return PaymentRefusal(
                 "EVALUATION_COST_FOREIGN", f"{_place(claim)} pays for {name} {paid}, this submission has {asked}"
             )
-    if quote.expires_block != quote.issued_block + cost.quote_blocks:
-        return malformed(claim, f"a quote holds for {cost.quote_blocks} blocks, and its remark says otherwise")
+    # How long a quote holds is not compared with our settings: the price is that of the payment's block anyway, and who
+    # paid while `quote_blocks` was another number would have paid for nothing.
     if not quote.issued_block <= claim.payment_block <= quote.expires_block:
         return PaymentRefusal(
             "EVALUATION_COST_QUOTE_EXPIRED",

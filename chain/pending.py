@@ -60,6 +60,9 @@ async def _look_up(client: ChainClient, pending: PendingExtrinsic, block: BlockR
     last = min(block.number, pending.era_end_block)
     try:
         found = await find_inclusion(client, pending.hash, pending.signed_block + 1, last)
+        if found is None:  # before it is called impossible, another endpoint is asked, if there is one
+            await client.try_another()
+            found = await find_inclusion(client, pending.hash, pending.signed_block + 1, last)
     except (NetworkError, ChainError) as error:
         gone = error.code == "CHAIN_STATE_PRUNED" or (
             error.code == "CHAIN_BLOCK_UNKNOWN" and block.number > pending.era_end_block

@@ -104,12 +104,12 @@ def require_payable(settings: Settings, prepared: Prepared, folder: Path) -> Non
 
 
 async def is_due(client: ChainClient, settings: Settings, reveal_in_blocks: int) -> bool:
-    """Whether a submission committed now has to be paid for, also if it is opened somewhat late."""
+    """Whether a submission committed now may have to be paid for: it can be opened on time or somewhat late."""
     cost = settings.evaluation_cost
     if cost.is_off:
         return False
-    head = await client.finalized_head()
-    return cost.is_due(head.number + reveal_in_blocks + SLACK_BLOCKS)
+    first = (await client.finalized_head()).number + reveal_in_blocks
+    return any(cost.is_due(block) for block in range(first, first + SLACK_BLOCKS + 1))
 
 
 def _require_price(settings: Settings, block: int) -> None:

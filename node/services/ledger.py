@@ -57,6 +57,8 @@ class LedgerKeeper:
             await self._step(block, weights)
         except CacheonError as error:
             self._tell(error.code, error.message)
+        except Exception as error:  # noqa: BLE001 - a full disk or a defect of ours here must not end the weights' task
+            self._tell("UNEXPECTED", f"{type(error).__name__}: {error}")
         else:
             self._last_trouble = ""
 

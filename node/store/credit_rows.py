@@ -2,15 +2,18 @@
 
 Invariants
 1. A credit is spent at most once, a submission spends at most one, and the oldest goes first.
-2. A submission earns at most one credit in its life, in the transaction that takes the judging from it: whatever
-   crashes, the credit is there exactly when the move is.
+2. A submission holds at most one credit that it earned, granted in the transaction that takes the judging from it:
+   whatever crashes, the credit is there exactly when the move is.
 3. Only who paid is made good for, with a payment or with a credit; what was free earns nothing.
+4. One payment buys at most two judgings. A submission that comes back from being parked is judged after all, so its
+   credit is taken back unless it was spent meanwhile; and parking what a credit admitted earns no other credit,
+   because that comes back by itself. What ends for good by our fault is made good for whoever paid, and however.
 """
 
 from __future__ import annotations
 
 import msgspec
-from sqlalchemy import Connection, func, insert, select, update
+from sqlalchemy import Connection, delete, func, insert, select, update
 from sqlalchemy.dialects.sqlite import insert as insert_or
 
 from config.errors import Blame
@@ -21,6 +24,7 @@ from node.store.values import storable
 
 PAID, CREDIT = "paid", "credit"  # admissions that cost their miner something
 OPERATOR = "operator"  # origin of a credit that a person granted
+PARKED = "parked"  # origin of a credit that a parked submission earned
 FEATURE_NOT_SERVED = "FEATURE_NOT_SERVED"
 SUSPECT_CODES = frozenset({"IMPLAUSIBLE_SPEEDUP"})  # parked for a person's eyes, not for a fault of ours
 
@@ -76,8 +80,13 @@ def spend_oldest(connection: Connection, hotkey: str, submission_id: str) -> boo
     return True
 
 
-def make_good(connection: Connection, after: Job) -> bool:
-    """Give the miner of a job that has just moved a credit when it is owed one; return whether it was."""
+def make_good(connection: Connection, before: Job, after: Job) -> bool:
+    """Give the miner of a job that has just moved a credit when it is owed one; return whether it was.
+
+    A job that comes back from being parked loses the credit that parking gave it, if nobody has spent it.
+    """
+    if before.state is JobState.PARKED and after.state is not JobState.PARKED:
+        _take_back(connection, after.submission_id)
     origin = _owed_for(after)
     if not origin:
         return False
@@ -93,14 +102,26 @@ def make_good(connection: Connection, after: Job) -> bool:
     return bool(made)
 
 
+def _take_back(connection: Connection, submission_id: str) -> None:
+    """Take back the unspent credit that a submission earned by being parked."""
+    own = (cost_credits.c.earned_by == submission_id) & (cost_credits.c.origin == PARKED)
+    taken = connection.execute(
+        delete(cost_credits).where(own, cost_credits.c.spent_by.is_(None)).returning(
+            cost_credits.c.id, cost_credits.c.hotkey
+        )
+    ).first()
+    if taken is not None:
+        append_event(connection, "credit.withdrawn", taken.hotkey, {"credit": taken.id, "submission": submission_id})
+
+
 def _owed_for(job: Job) -> str:
     """Return why the miner of a job gets its cost back, or "" when it does not."""
     if job.admission not in (PAID, CREDIT):
         return ""
     ours = job.blame not in ("", Blame.MINER)
     match job.state:
-        case JobState.PARKED if job.code not in SUSPECT_CODES:
-            return "parked"
+        case JobState.PARKED if job.code not in SUSPECT_CODES and job.admission == PAID:
+            return PARKED
         case JobState.FAILED if job.code == FEATURE_NOT_SERVED or ours:
             return "unserved" if job.code == FEATURE_NOT_SERVED else "failed"
         case JobState.EXPIRED if ours:

@@ -114,7 +114,7 @@ def save(connection: Connection, before: Job, after: Job) -> Job:
         raise StaleTokenError("JOB_TOKEN_STALE", f"job {before.submission_id} moved on since token {before.token}")
     body = {name: str(value) if name == "state" else value for name, value in values.items() if name != "token"}
     append_event(connection, "job.moved", before.submission_id, {"from": before.state.value, **body})
-    make_good(connection, after)
+    make_good(connection, before, after)
     return after
 
 

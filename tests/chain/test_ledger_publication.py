@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from chain.abi import Storage
-from chain.ledger_pointer import LedgerPointer, read_commitment
+from chain.abi import Call, Storage
+from chain.ledger_pointer import LedgerPointer, pointer_arguments, read_commitment
 from chain.ledger_publication import (
     CommitmentRecord,
     CommitmentResult,
@@ -18,6 +18,7 @@ from chain.ledger_publication import (
 from chain.rpc import PoolAnswer
 from tests.chain.test_publication import advance, target
 
+SEALED = {"TimelockEncrypted": {"encrypted": b"x" * 40, "reveal_round": 10**9}}
 POINTER = LedgerPointer("ab" * 32, "https://validator.example/ledger", "cd" * 32)
 
 
@@ -62,6 +63,15 @@ async def pointer_on_chain(world: Any) -> LedgerPointer | None:
         await world.client.head(), [(Storage.COMMITMENT_OF, [2, world.validator.ss58_address])]
     )
     return read_commitment(raw).pointer
+
+
+async def elsewhere(world: Any, arguments: dict[str, object]) -> None:
+    """Another program with the same hotkey puts a commitment into the pool."""
+    nonce = await world.client.next_nonce(world.validator.ss58_address)
+    signed = await world.client.sign(
+        Call.SET_COMMITMENT, arguments, world.validator, nonce=nonce, at=await world.client.finalized_head(), period=64
+    )
+    assert (await world.client.submit(signed.data)).fate == "accepted"
 
 
 async def test_a_commitment_is_signed_journalled_and_confirmed_by_reading_it(world: Any) -> None:
@@ -153,10 +163,9 @@ async def test_a_refusal_of_the_chain_is_named_and_the_epoch_is_over(world: Any)
 
 async def test_a_commitment_replaced_by_another_program_is_failed_and_comes_back(world: Any) -> None:
     """What another program committed in between is seen; the next epoch restores the pointer."""
-    journal, elsewhere = Journal(), Journal()
-    other = msgspec.structs.replace(POINTER, digest="00" * 32)
+    journal = Journal()
     await commit(world, journal)
-    await commit(world, elsewhere, pointer=other)
+    await elsewhere(world, pointer_arguments(2, msgspec.structs.replace(POINTER, digest="00" * 32)))
     world.blocks()
     result = await commit(world, journal)
     assert result.head is not None
@@ -166,3 +175,19 @@ async def test_a_commitment_replaced_by_another_program_is_failed_and_comes_back
     world.blocks()
     await commit(world, journal)
     assert await pointer_on_chain(world) == POINTER
+
+
+async def test_a_sealed_commitment_on_its_way_is_not_overwritten(make_world: Any) -> None:
+    """Neither in the pool, nor in a block that is not final yet."""
+    world = await make_world(finality_lag=4)
+    world.blocks(6)
+    journal = Journal()
+    await elsewhere(world, {"netuid": 2, "info": {"fields": [[SEALED]]}})
+    busy = await commit(world, journal)
+    assert busy.waiting is not None
+    assert busy.waiting.code == "LEDGER_HOTKEY_BUSY"
+    world.blocks(1)
+    occupied = await commit(world, journal)
+    assert occupied.waiting is not None
+    assert occupied.waiting.code == "LEDGER_SLOT_OCCUPIED"
+    assert journal.records == []

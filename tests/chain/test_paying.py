@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
 from chain import paying
@@ -228,6 +229,23 @@ async def test_a_scan_that_missed_the_block_is_not_believed(market: World, monke
     monkeypatch.setattr(paying, "wait_for_inclusion", blind)
     again = SignedPayment(**{name: getattr(paid, name) for name in paid.__struct_fields__} | {"block": None})
     assert await finish(market.client, again, record) == paid
+
+
+async def test_an_endpoint_that_lags_expires_no_payment(market: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the end of its era is not final where the payer's nonce is read, a payment stays on record."""
+    record = Memory()
+    paid = await pay(market, record)
+    open_again = msgspec.structs.replace(paid, block=None, index=None)
+    record.kept = open_again
+
+    async def blind(*_: Any, **__: Any) -> None:
+        return None
+
+    monkeypatch.setattr(paying, "wait_for_inclusion", blind)
+    with pytest.raises(NetworkError) as caught:
+        await finish(market.client, open_again, record)
+    assert caught.value.code == "PAYMENT_UNKNOWN"
+    assert record.kept == open_again
 
 
 async def test_an_open_fate_is_no_answer(market: World) -> None:

@@ -260,21 +260,43 @@ def _park(connection: Connection, job: Job, code: str) -> Job:
     return save(connection, job, park(job, job.token, worker="w", now_ms=0, code=code, detail=""))
 
 
-async def test_parking_is_made_good_once(desk: Desk) -> None:
-    """A paid submission that parks earns one credit, whatever becomes of it; a submission paid by credit does too."""
+async def test_parking_is_made_good_while_it_lasts(desk: Desk) -> None:
+    """A paid submission that parks earns one credit; when it comes back to be judged, an unspent one goes again."""
+    job = await queued(desk, 1, (7, 2))
+    for _ in range(2):
+        await desk.store.write(_park, job, "ATTEMPT_PROCESS_FAILED")
+        (credit,) = await desk.credits()
+        assert (credit.hotkey, credit.origin, credit.earned_by) == (HOTKEY_A, "parked", job.submission_id)
+        (job,) = await desk.store.write(unpark_all, "another build")
+        assert await desk.credits() == []
+    await desk.store.write(lambda connection: save(connection, job, fail(job, job.token, "NOT_FASTER")))
+    assert await desk.credits() == []
+    await desk.store.read(verify_chain)
+
+
+async def test_what_comes_back_and_is_lost_for_good_is_made_good(desk: Desk) -> None:
+    """A credit that was taken back does not stand in the way of the one that is owed at the end."""
     job = await queued(desk, 1, (7, 2))
     await desk.store.write(_park, job, "ATTEMPT_PROCESS_FAILED")
-    (credit,) = await desk.credits()
-    assert (credit.hotkey, credit.origin, credit.earned_by) == (HOTKEY_A, "parked", job.submission_id)
-    (back,) = await desk.store.write(unpark_all, "another build")
-    await desk.store.write(_park, back, "ATTEMPT_PROCESS_FAILED")
-    (back,) = await desk.store.write(unpark_all, "another build")
-    await desk.store.write(lambda connection: save(connection, back, fail(back, back.token, "NOT_FASTER")))
-    assert await desk.credits() == [credit]
+    (job,) = await desk.store.write(unpark_all, "another build")
+    await desk.store.write(lambda connection: save(connection, job, fail(job, job.token, "LOST", blame="internal")))
+    assert [(one.origin, one.earned_by) for one in await desk.credits()] == [("failed", job.submission_id)]
+
+
+async def test_one_payment_is_no_chain_of_credits(desk: Desk) -> None:
+    """A credit earned by parking admits one more submission, and parking that one earns no third."""
+    job = await queued(desk, 1, (7, 2))
+    await desk.store.write(_park, job, "TARGET_NOT_SERVED")
     other = await queued(desk, 2, None)
     assert other.admission == CREDIT
     await desk.store.write(_park, other, "TARGET_NOT_SERVED")
-    assert [one.earned_by for one in await desk.credits()] == [job.submission_id, other.submission_id]
+    third = await desk.reveal(3)
+    await desk.service.admit_once()
+    assert (await desk.job(third)).code == "EVALUATION_COST_UNPAID"
+    await desk.store.write(unpark_all, "another build")
+    assert [(one.earned_by, one.spent_by) for one in await desk.credits()] == [
+        (job.submission_id, other.submission_id)
+    ]
     await desk.store.read(verify_chain)
 
 

@@ -11,6 +11,7 @@ from chain.abi import Call, Storage
 from chain.ledger_pointer import LedgerCommitment, read_commitment
 from chain.wallet import signer_of_seed
 from config.canonical import sha256_hex
+from node.services import ledger
 from node.store.engine import Store
 from node.store.journal import read_records
 from node.store.ledger_journal import read_commitments
@@ -90,6 +91,20 @@ async def test_a_sealed_submission_of_the_same_hotkey_is_not_overwritten(world: 
     assert (await committed(world)).kind == "sealed"
     assert await statuses(world) == []
     assert await world.row() != {}
+
+
+async def test_weights_go_on_when_the_ledger_cannot_be_written(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that takes no ledger costs no weights, and the ledger follows once there is room."""
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ledger, "write_durably", full)
+        await world.step(12)
+    assert [one.epoch for one in await world.store.read(read_records) if one.status == "confirmed"] == [0, 1]
+    assert await statuses(world) == []
+    await world.step(5)
+    assert (await committed(world)).kind == "ledger"
 
 
 async def test_without_a_url_nothing_is_written_or_committed(world: World) -> None:

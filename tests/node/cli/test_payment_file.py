@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Coroutine
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
+from chain.blocks import BlockRef
 from chain.paying import SignedPayment
 from chain.payment import Quote
 from config.errors import ConfigurationError, HostError
+from config.evaluation_cost import EvaluationCostSettings
+from config.settings import Settings
+from node.cli.paying import SLACK_BLOCKS, is_due
 from node.cli.payment_file import PaymentFile, payments_of
 from node.cli.resolve import miner_state
 
@@ -19,6 +25,24 @@ PAYMENT = SignedPayment(
     signed_at=7, era_end_block=71,
 )
 GENESIS = "0x" + "11" * 32
+
+
+async def test_a_price_that_ends_right_after_the_reveal_is_due() -> None:
+    """A commitment may be opened on time or late; what is due at either is said, whichever way the price moves."""
+    class Head:
+        async def finalized_head(self) -> BlockRef:
+            return BlockRef(1000, "0x00")
+
+    def due(*changes: tuple[int, int], reveal_in: int = 10) -> Coroutine[Any, Any, bool]:
+        cost = EvaluationCostSettings(amount_rao=5, changes=changes, quote_blocks=8)
+        return is_due(Head(), Settings(evaluation_cost=cost), reveal_in)  # type: ignore[arg-type]
+
+    assert await due()
+    assert await due((1011, 0))  # revealed in 1010 it has to be paid for
+    assert not await due((1010, 0))
+    assert not await due((1, 0))
+    assert await due((1, 0), (1010 + SLACK_BLOCKS - 8, 7))  # revealed as late as it may be it has to be paid for
+    assert not await due((1, 0), (1010 + SLACK_BLOCKS - 7, 7))
 
 
 def test_a_payment_is_read_as_it_was_written(tmp_path: Path) -> None:
