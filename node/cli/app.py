@@ -42,7 +42,7 @@ def root(
 ) -> None:
     """Validator node of a subnet that pays miners for faster GPU kernels, and its miners' tools.
 
-    New here? `cacheon demo` shows the whole system at work on this machine in about a minute.
+    New here? `cacheon demo` shows the whole system at work on this machine in a few minutes.
     """
 
 

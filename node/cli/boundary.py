@@ -77,11 +77,6 @@ def render(error: ErrorDocument) -> Text:
     return text
 
 
-def is_help(error: typer.TyperException) -> bool:
-    """Say whether the parser only printed the help of a group that was called without a command."""
-    return type(error).__name__ == "NoArgsIsHelpError"
-
-
 def usage_error(error: typer.TyperException) -> ConfigurationError:
     """Return the parser's complaint as an error of ours, with the command's own help as the hint."""
     context = getattr(error, "ctx", None)

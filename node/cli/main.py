@@ -3,7 +3,8 @@
 Rules
 1. `run` is the only process boundary of the command: whatever happens below, a person gets one rendered error and one
    documented exit code.
-2. Importing this module and printing help imports neither torch nor the chain SDK nor the store.
+2. Importing this module and printing help imports neither torch nor the chain SDK nor the store; help is printed before
+   anything is parsed.
 3. The standard streams are put in order before the command and settled after it (`node.cli.streams`).
 """
 
@@ -15,7 +16,7 @@ from collections.abc import Sequence
 import typer
 
 from config.errors import CacheonError, ExitCode
-from node.cli import boundary, streams
+from node.cli import boundary, help_page, streams
 from node.cli.app import command_name, command_tree
 
 
@@ -38,14 +39,15 @@ def _invoke(given: list[str]) -> int:
     tree = command_tree()
     own = given[: given.index("--")] if "--" in given else given
     as_json, debug = "--json" in own, "--debug" in own
+    if (wanted := help_page.asked(tree, own)) is not None:
+        help_page.show(wanted.path, wanted.command)
+        return int(ExitCode.OK if wanted.by_word else ExitCode.USAGE)
     name = command_name(tree, own)
     try:
         result = tree.main(args=given, prog_name="cacheon", standalone_mode=False)
     except CacheonError as error:
         return boundary.report(error, name, as_json=as_json)
     except typer.TyperException as error:
-        if boundary.is_help(error):
-            return int(ExitCode.USAGE)
         return boundary.report(boundary.usage_error(error), name, as_json=as_json)
     except (KeyboardInterrupt, typer.Abort):
         return boundary.interrupted(as_json=as_json)

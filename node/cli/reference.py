@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from config.errors import ExitCode
+from node.cli import declared
 from node.cli.app import command_tree
 
 DOCUMENT = Path("docs/cli.md")
@@ -67,30 +68,23 @@ def _commands(path: str, command: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _section(path: str, command: Any) -> str:
-    parameters = [parameter for parameter in command.params if parameter.name != "help"]
-    arguments = [parameter for parameter in parameters if parameter.param_type_name == "argument"]
-    usage = " ".join([path, *(_argument_name(parameter) for parameter in arguments), "[OPTIONS]"])
-    rows = "".join(_row(parameter) for parameter in parameters)
+    rows = "".join(_row(parameter) for parameter in declared.parameters(command))
     listing = f"\n| argument or option | meaning |\n|---|---|\n{rows}" if rows else ""
-    return f"\n## `{path}`\n\n```\n{usage}\n```\n\n{inspect.cleandoc(command.help or '').strip()}\n{listing}"
-
-
-def _argument_name(parameter: Any) -> str:
-    name = str(parameter.metavar or parameter.name.upper())
-    return name if parameter.required or name.startswith("[") else f"[{name}]"
+    text = inspect.cleandoc(command.help or "").strip()
+    return f"\n## `{path}`\n\n```\n{declared.usage(path, command)}\n```\n\n{text}\n{listing}"
 
 
 def _row(parameter: Any) -> str:
-    if parameter.param_type_name == "argument":
-        name, text = f"`{_argument_name(parameter)}`", parameter.help or ""
+    if declared.is_argument(parameter):
+        name = f"`{declared.argument_name(parameter)}`"
     else:
-        value = "" if parameter.is_flag else f" {parameter.metavar or 'VALUE'}"
-        name, text = ", ".join(f"`{spelling}{value}`" for spelling in parameter.opts), parameter.help or ""
-        if parameter.required:
-            text += " Required."
-        elif not parameter.is_flag and parameter.default is not None:
-            text += f" Default: {parameter.default}."
-    return f"| {name.replace('|', chr(92) + '|')} | {text.replace('|', chr(92) + '|')} |\n"
+        value = f" {declared.value_name(parameter)}".rstrip()
+        name = ", ".join(f"`{spelling}{value}`" for spelling in parameter.opts)
+    return f"| {_cell(name)} | {_cell(declared.meaning(parameter))} |\n"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", chr(92) + "|")
 
 
 if __name__ == "__main__":

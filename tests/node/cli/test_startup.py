@@ -56,3 +56,29 @@ def test_start_up_loads_nothing_heavy(arguments: tuple[str, ...]) -> None:
     loaded = next(line for line in done.stdout.splitlines() if line.startswith("LOADED")).split()
     assert "typer" in loaded
     assert not set(HEAVY) & set(loaded)
+
+
+EVERY_PAGE = """
+import sys
+from node.cli.app import command_tree
+from node.cli.main import run
+def paths(command, path):
+    yield path
+    for name, one in getattr(command, "commands", {}).items():
+        yield from paths(one, [*path, name])
+codes = [run([*path, "--help"]) for path in paths(command_tree(), [])]
+print("LOADED", *sorted({name.partition(".")[0] for name in sys.modules}))
+print("PAGES", len(codes), set(codes))
+"""
+NEEDLESS = ("rich", "pydantic", "pydantic_core", "markdown_it", "pygments", "tomli")
+
+
+def test_no_page_of_help_loads_what_it_does_not_need() -> None:
+    """Help of every command and group loads neither the validation nor the printing library."""
+    done = subprocess.run([sys.executable, "-c", EVERY_PAGE], capture_output=True, text=True, timeout=60)
+    lines = done.stdout.splitlines()
+    loaded = next(line for line in lines if line.startswith("LOADED")).split()
+    pages = next(line for line in lines if line.startswith("PAGES")).split()
+    assert int(pages[1]) > 30
+    assert pages[2] == "{0}"
+    assert sorted({*HEAVY, *NEEDLESS} & set(loaded)) == []
