@@ -11,19 +11,18 @@ import sqlite3
 from pathlib import Path
 
 import msgspec
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
 from chain.publication_record import PublicationRecord
 from config.errors import CacheonError, HostError, NotFoundError
-from node.services.publication import WAITING_EVENT
 from node.services.weight_vector import Ledger, read_ledger
 from node.store.engine import reader_engine
 from node.store.journal import VectorRow, find_vector, read_records
 from node.store.layout import StateLayout
 from node.store.ledger_journal import read_commitment_head
 from node.store.queries import chain_view, latest_event
-from node.store.schema import events
+from node.store.waiting_rows import WaitingView, read_waiting
 from scoring.dsse import verify
 from scoring.projection import ShareLine
 from scoring.receipts import WeightsPredicate, read_predicate, recompute_weights
@@ -35,16 +34,6 @@ class Share(msgspec.Struct, frozen=True):
     hotkey: str
     ppm: int
     why: tuple[str, ...]
-
-
-class WaitingView(msgspec.Struct, frozen=True):
-    """The last reason not to publish that did not pass by itself."""
-
-    code: str
-    message: str
-    current: str = ""
-    needed: str = ""
-    at_block: int | None = None
 
 
 class PublicationLine(msgspec.Struct, frozen=True):
@@ -150,7 +139,7 @@ def _read(connection: Connection, layout: StateLayout) -> WeightsView:
         hotkey=started.hotkey or (head.hotkey if head is not None else ""),
         vector_block=vector.block if vector is not None else 0,
         shares=_derived(layout, vector) if vector is not None else (),
-        waiting=_waiting(connection),
+        waiting=read_waiting(connection),
         publications=tuple(_line(record) for record in reversed(newest.values())),
         ledger=LedgerLine(
             commitment.status, commitment.pointer.digest, commitment.pointer.url, commitment.epoch, commitment.reason
@@ -175,12 +164,3 @@ def _derived(layout: StateLayout, vector: VectorRow) -> tuple[Share, ...]:
     except (OSError, ValueError, CacheonError):
         return shares_of(vector.entries, (), "")
     return shares_of(vector.entries, projection.lines, predicate.policy.burn_hotkey)
-
-
-def _waiting(connection: Connection) -> WaitingView | None:
-    """Return the last reason to wait, unless a publication has moved since."""
-    kinds = events.c.kind.like("publication.%")
-    row = connection.execute(select(events).where(kinds).order_by(events.c.sequence.desc()).limit(1)).first()
-    if row is None or row.kind != WAITING_EVENT:
-        return None
-    return msgspec.convert({**msgspec.json.decode(row.body), "code": row.subject}, WaitingView)

@@ -4,13 +4,14 @@ Invariants
 1. One step of `chain.publication` per new finalized block. While a publication is open it is only followed; a vector
    is decided (`node.services.weight_vector`) only when the epoch still needs one.
 2. The vector and its signed receipt are stored in the same transaction as the intent that publishes it.
-3. A reason to wait is logged and kept once, and again whenever it changes.
+3. A reason to wait is logged once, and kept for as long as it stands, with the block that holds now.
 4. The crown ledger (`node.services.ledger`) has its turn after the weights of the same block, so that one task signs
    for the hotkey and weights come first.
 """
 
 from __future__ import annotations
 
+import msgspec
 import structlog
 
 from chain.blocks import BlockRef
@@ -26,12 +27,11 @@ from node.services.heads import HeadWatch
 from node.services.ledger import LedgerKeeper
 from node.services.receipts import ReceiptBook
 from node.services.weight_vector import decide, read_ledger
-from node.store.events import append_event
 from node.store.journal import StoreJournal
+from node.store.waiting_rows import WaitingView, record_waiting
 from scoring.receipts import weights_statement
 
-WAITING_EVENT = "publication.waiting"
-_ON_ITS_WAY = frozenset({"NOT_INCLUDED_YET", "REVEAL_PENDING", "TARGET_EPOCH_STALE", "RATE_LIMITED"})
+_ON_ITS_WAY = frozenset({"NOT_INCLUDED_YET", "REVEAL_PENDING", "TARGET_EPOCH_STALE"})
 _OPERATOR_MUST_ACT = frozenset({
     "BURN_HOTKEY_NOT_REGISTERED", "NOT_REGISTERED", "NOT_PERMITTED", "STAKE_TOO_LOW", "MECHANISM_MISSING",
     "WEIGHTS_TOO_FEW", "WEIGHT_ABOVE_LIMIT", "TOO_MANY_COMMITS", "ARCHIVE_NEEDED",
@@ -60,7 +60,7 @@ class PublicationService:
         self._ledger = LedgerKeeper(context, client, signer, receipts)
         self._watched: tuple[int, ...] | None = None
         self._watch(())
-        self._last_waiting = ""
+        self._last_reason: tuple[str, str, int | None] | None = ("", "", None)  # of the life before: not known
 
     async def run(self) -> None:
         """Make one step per finalized block until cancelled."""
@@ -106,19 +106,20 @@ class PublicationService:
 
     async def _note(self, waiting: Waiting | None) -> None:
         """Log a reason to wait that is new, and keep it for `cacheon weights` unless it passes by itself."""
-        code = waiting.code if waiting is not None else ""
-        if waiting is None or code == self._last_waiting:
-            self._last_waiting = code
+        reason = (waiting.code, waiting.needed, waiting.at_block) if waiting is not None else None
+        if reason == self._last_reason:
             return
-        self._last_waiting = code
-        log = structlog.get_logger()
-        tell = log.warning if code in _OPERATOR_MUST_ACT else log.info
-        tell(
-            WAITING_EVENT, code=code, message=waiting.message, current=waiting.current, needed=waiting.needed,
-            at_block=waiting.at_block,
-        )
-        if code not in _ON_ITS_WAY:
-            await self._context.store.write(append_event, WAITING_EVENT, code, {
-                "message": waiting.message, "current": waiting.current, "needed": waiting.needed,
-                "at_block": waiting.at_block,
-            })
+        previous, self._last_reason = self._last_reason, reason
+        if waiting is not None and (previous is None or waiting.code != previous[0]):
+            log = structlog.get_logger()
+            tell = log.warning if waiting.code in _OPERATOR_MUST_ACT else log.info
+            tell(
+                "publication.waiting", code=waiting.code, message=waiting.message, current=waiting.current,
+                needed=waiting.needed, at_block=waiting.at_block,
+            )
+        stands = waiting is not None and waiting.code not in _ON_ITS_WAY
+        await self._context.store.write(record_waiting, _view(waiting) if waiting is not None and stands else None)
+
+
+def _view(waiting: Waiting) -> WaitingView:
+    return WaitingView(**msgspec.structs.asdict(waiting))

@@ -19,6 +19,7 @@ from node.store.engine import Store
 from node.store.events import verify_chain
 from node.store.journal import StoreJournal, VectorRow, read_records
 from node.store.schema import events, vectors
+from node.store.waiting_rows import read_waiting
 from scoring.dsse import verify
 from scoring.receipts import WeightsPredicate, read_predicate, recompute_weights
 from tests.node.weights_world import ANN, BOB, SINK, UIDS, VALIDATOR, World, weights_world
@@ -85,6 +86,26 @@ async def test_a_reason_to_wait_is_kept_for_who_asks_later(world: World) -> None
     assert [row.subject for row in rows] == ["NOT_PERMITTED"]
     assert msgspec.json.decode(rows[0].body)["needed"] == "validator permit"
     assert msgspec.json.decode(rows[0].body)["at_block"] == 10
+
+
+async def test_what_is_kept_of_a_reason_is_never_of_the_past(world: World) -> None:
+    """The block at which it can work moves on with the epochs, another reason replaces it, and none remains at last."""
+    await world.ask("dev_setItem", "SubtensorModule", "ValidatorPermit", [2], [False] * 4)
+    await world.step(15)
+    known = await world.store.read(read_waiting)
+    assert known is not None
+    assert (known.code, known.at_block) == ("NOT_PERMITTED", 20)
+    await world.ask("dev_setItem", "SubtensorModule", "LastUpdate", [2], [14, 0, 0, 0])
+    await world.ask("dev_setItem", "SubtensorModule", "WeightsSetRateLimit", [2], 500)
+    world.service = world.restarted()
+    await world.step(2)
+    known = await world.store.read(read_waiting)
+    assert known is not None
+    assert (known.code, known.needed, known.at_block) == ("RATE_LIMITED", "500 blocks", 514)
+    await world.ask("dev_setItem", "SubtensorModule", "WeightsSetRateLimit", [2], 2)
+    await world.ask("dev_setItem", "SubtensorModule", "ValidatorPermit", [2], [True] * 4)
+    await world.step(1)
+    assert await world.store.read(read_waiting) is None
 
 
 async def test_vector_has_a_receipt_that_recomputes(world: World) -> None:
