@@ -18,6 +18,7 @@ import msgspec
 from chain.abi import Call, DispatchError, Storage
 from chain.blocks import BlockRef
 from chain.client import ChainClient, SignedCall
+from chain.clock import require_clock
 from chain.codec import StorageRead
 from chain.hyperparameters import read_hyperparameters
 from chain.inclusion import Inclusion, wait_for_inclusion
@@ -101,6 +102,7 @@ async def _submit_once(
     if uid is None:
         await client.require_subnet(netuid, at)
         raise not_registered(signer.ss58_address, netuid, at)
+    await require_clock(client, profile)
     sealed = await sealer_for(profile).seal_reveal(client, payload, await client.head(), reveal_in_blocks)
     nonce = await client.next_nonce(signer.ss58_address)
     arguments = _commitment_arguments(netuid, sealed)

@@ -17,6 +17,7 @@ import msgspec
 from chain.abi import Storage, mechanism_index
 from chain.blocks import BlockRef
 from chain.client import ChainClient
+from chain.clock import clock_gap
 from chain.hyperparameters import Hyperparameters
 from chain.metagraph import Metagraph, read_metagraph
 from chain.publication_record import PublicationRecord
@@ -25,6 +26,7 @@ from chain.validator_state import ValidatorState, WeightsOnChain, read_row, read
 from chain.waiting import (
     COMMITS_PER_EPOCH,
     Waiting,
+    clock_differs,
     epoch_turned,
     reason_against_row,
     reason_not_to_burn,
@@ -164,6 +166,9 @@ class _Planning:
                 return uids_reassigned(moved, watched)
         if not newest.parameters.commit_reveal_enabled:
             return None
+        gap = await clock_gap(self._client, newest.block, self._options.profile)
+        if gap.is_too_wide:
+            return clock_differs(gap)
         count = await self._own_commits(newest)
         return too_many_commits(count, newest.parameters) if count >= COMMITS_PER_EPOCH else None
 

@@ -8,6 +8,7 @@ Invariants
    the only chain it signs for.
 4. Every signature and every refusal is one log line, with the digest of what was signed.
 5. An old socket file of a signer that is gone is replaced; that of one that answers, or any other file, never.
+6. Nobody else can put a socket of his own in the place of ours: a folder in which every user may delete is refused.
 """
 
 from __future__ import annotations
@@ -159,6 +160,7 @@ def bind(path: Path, *, others: bool) -> socket.socket:
     """
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
+        _require_closed_folder(path)
         _make_room(path)
         before = os.umask(0o177)
         try:
@@ -182,6 +184,12 @@ def peer_uid(link: socket.socket) -> int:
     """Return the user id of the process at the other end."""
     data = link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     return int(_CREDENTIALS.unpack(data)[1])
+
+
+def _require_closed_folder(path: Path) -> None:
+    mode = os.stat(path.parent).st_mode
+    if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+        raise _unusable(path, f"every user may replace files in {path.parent}")
 
 
 def _make_room(path: Path) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from chain.clock import ClockGap
 from chain.hyperparameters import Hyperparameters
 from chain.metagraph import Metagraph
 from chain.publication_record import PublicationRecord
@@ -143,6 +144,11 @@ def uids_reassigned(uids: Sequence[int], state: ValidatorState) -> Waiting:
         needed="a row resolved after the change is final",
         at_block=state.block.number + 1,
     )
+
+
+def clock_differs(gap: ClockGap) -> Waiting:
+    """The round of a sealed row would be counted with a wrong clock."""
+    return Waiting("CLOCK_DIFFERS", gap.message, current=gap.current, needed=gap.needed)
 
 
 def too_many_commits(count: int, parameters: Hyperparameters) -> Waiting:

@@ -154,13 +154,16 @@ async def pay(
     """Pay for a submission, or return the payment that was made for it before and not used yet.
 
     Raises what `chain.paying.pay_once` raises, `WalletError` (COLDKEY_*), `HostError` (PAYMENT_RECORD_*,
-    PAYMENT_RUNNING) and `ChainError` (PAYMENT_LAPSED, PAYMENT_NOT_STARTED).
+    PAYMENT_RUNNING, CLOCK_DIFFERS) and `ChainError` (PAYMENT_LAPSED, PAYMENT_NOT_STARTED,
+    PAYMENT_DESTINATION_UNSURE).
     """
+    from chain.clock import require_clock
     from chain.coldkey import coldkey_address
     from chain.paying import finish, pay_once, quote_for, require_balance, spendable_rao
     from node.cli.payment_file import payments_of
 
     chain, cost = settings.chain, settings.evaluation_cost
+    await require_clock(client, settings.profile)  # without it nothing can be committed after the payment
     state = miner_state(wish.state)
     with payments_of(
         state, await client.genesis_hash(), chain.netuid, hotkey, prepared.content_hash
@@ -184,11 +187,21 @@ async def pay(
         payer = coldkey_address(chain.wallet_path, chain.wallet)
         require_balance(quote, payer, await spendable_rao(client, payer, head))
         signer = _coldkey(settings, wish, output)
-        # Decrypting took its time: the quote is that of the present block.
+        # Decrypting took its time: the quote is that of the present block, and of another endpoint if there is one, so
+        # that a single endpoint cannot name who is paid.
+        first = quote.destination
+        await client.try_another()
         quote = await quote_for(
             client, cost, content_hash=prepared.content_hash, hotkey=hotkey, netuid=chain.netuid,
             block=await client.finalized_head(),
         )
+        if quote.destination != first:
+            raise ChainError(
+                "PAYMENT_DESTINATION_UNSURE",
+                f"The endpoints do not agree who owns subnet {chain.netuid}: {first} or {quote.destination}. "
+                "Nothing was paid.",
+                hint="the subnet may be changing hands: run the command again, with endpoints that you trust",
+            )
         output.note(f"paying {quote.amount_rao} rao to {quote.destination}")
         return _paid(await pay_once(client, signer, quote, cost, record))
 

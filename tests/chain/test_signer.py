@@ -27,7 +27,7 @@ from chain.hyperparameters import read_hyperparameters
 from chain.publication import PublicationOptions, step
 from chain.signer_client import SocketSigner
 from chain.signer_frames import FRAME_BYTES, HEADER, Hello, Identity, Refusal, SignCall, length_of, pack, read_answer
-from chain.signer_server import ChainRuntime, SignerServer
+from chain.signer_server import ChainRuntime, SignerServer, bind
 from chain.wallet import address_of_seed, create_wallet, signer_of_seed
 from config.errors import HostError, NetworkError, WalletError
 from tests.chain.conftest import MemoryJournal, genesis_of
@@ -448,6 +448,23 @@ async def test_one_socket_has_one_signer(stage: Stage, tmp_path: Path) -> None:
     assert file.exists()
     assert await asyncio.to_thread(stage.process.stop) == 0
     assert not stage.process.path.exists()
+
+
+def test_a_socket_that_others_could_replace_is_not_made(tmp_path: Path) -> None:
+    """A folder open to every user is refused unless it is sticky, and a link is no place for a socket."""
+    folder = tmp_path / "open"
+    folder.mkdir()
+    folder.chmod(0o777)
+    link = tmp_path / "link"
+    link.symlink_to(folder / "elsewhere")
+    for path in (folder / "s", link):
+        with pytest.raises(HostError) as caught:
+            bind(path, others=False)
+        assert caught.value.code == "SIGNER_SOCKET_UNUSABLE"
+    assert list(folder.iterdir()) == []
+    for mode in (0o1777, 0o770, 0o755):
+        folder.chmod(mode)
+        bind(folder / f"{mode:o}", others=False).close()
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from chain.payment import Payment
-from config.errors import NetworkError
+from config.errors import ChainError, NetworkError
 from config.evaluation_cost import EvaluationCostSettings
 from tests.node.cli.conftest import plain_environment
 
@@ -173,6 +173,36 @@ async def test_a_commitment_that_fails_after_paying(
     assert kept.stat().st_mode & 0o077 == 0
     assert [str(record["block"]), str(record["index"])] == [words[words.index("--payment-block") + 1],
                                                              words[words.index("--payment-index") + 1]]
+
+
+async def test_an_endpoint_that_names_its_own_account_is_paid_nothing(
+    cli: RunCli, flags: list[str], market: str, wallets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who is paid is read twice, the second time elsewhere; when the two differ nothing is signed."""
+    from chain import paying
+    from chain.wallet import address_of_seed
+    from node.cli.actions import submit
+    from node.cli.options import ChainChoice
+    from node.cli.paying import Wish
+
+    honest, asked = paying.quote_for, []
+
+    async def quote_for(*arguments: Any, **keywords: Any) -> Any:
+        quote = await honest(*arguments, **keywords)
+        asked.append(quote)
+        return msgspec.structs.replace(quote, destination=address_of_seed("//Thief")) if len(asked) == 1 else quote
+
+    choice = ChainChoice(None, "devnet", (market,), 2, "miner", None, str(wallets))
+    request = submit.Request(str(EXAMPLE), URL, choice, Wish(pay=True, state=str(tmp_path / "purse")), 10)
+    before = cost(cli, flags)["spendable_rao"]
+    with monkeypatch.context() as patch:
+        patch.setenv("CACHEON_EVALUATION_COST__AMOUNT_RAO", str(TAO))
+        patch.setattr(paying, "quote_for", quote_for)
+        with pytest.raises(ChainError) as caught:
+            await submit_async(request)
+    assert caught.value.code == "PAYMENT_DESTINATION_UNSURE"
+    assert (len(asked), cost(cli, flags)["spendable_rao"]) == (2, before)
+    assert not list((tmp_path / "purse").glob("payments/*.json"))
 
 
 async def submit_async(request: Any) -> None:
