@@ -60,7 +60,7 @@ def page(path: str, command: Any, width: int) -> str:
 
 def show(path: str, command: Any) -> None:
     """Print the page in the width of the terminal, 80 columns where there is none."""
-    print(page(path, command, shutil.get_terminal_size().columns), end="", flush=True)
+    print(page(path, command, shutil.get_terminal_size().columns), end="")
 
 
 def _arguments(named: Iterable[Any]) -> list[tuple[str, str]]:

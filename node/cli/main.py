@@ -28,6 +28,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
     given, before = sys.argv[1:], streams.output_identity()
     try:
         code = _invoke(given)
+    except BrokenPipeError:
+        streams.end_by_broken_pipe()
+        raise
     except SystemExit as ending:  # how the parser and the printing library end when a write meets a closed pipe
         if streams.reader_is_gone(before):
             streams.end_by_broken_pipe()
