@@ -13,7 +13,7 @@ from __future__ import annotations
 import structlog
 
 from chain.client import ChainClient
-from chain.payment import Claim
+from chain.payment import Claim, PaymentRefusal
 from chain.payment_lookup import look_up_payment
 from config.errors import NetworkError
 from node.jobs import Job, JobState, StaleTokenError
@@ -77,6 +77,10 @@ class AdmissionService:
         if claim is None:
             return await context.store.write(admit_unpaid, entry)
         found = await look_up_payment(self._client, claim, cost)
+        if isinstance(found, PaymentRefusal) and len(context.settings.chain.endpoints) > 1:
+            # A refusal costs a miner what he paid, so no endpoint is believed alone.
+            await self._client.try_another()
+            found = await look_up_payment(self._client, claim, cost)
         return await context.store.write(admit_paid, entry, found, context.transport_budget)
 
     async def _postpone(self, job: Job, error: Exception) -> Job:

@@ -233,6 +233,22 @@ async def test_a_price_that_was_lifted_is_not_asked_for(desk: Desk, monkeypatch:
     assert (await free.job(one)).admission == FREE
 
 
+async def test_no_endpoint_alone_refuses_a_payment(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With several endpoints a refusal is looked at again, elsewhere; what both refuse is refused."""
+    desk = Desk(store)
+    chain = msgspec.structs.replace(desk.context.settings.chain, endpoints=("ws://127.0.0.1:9", "ws://127.0.0.1:10"))
+    object.__setattr__(desk.context, "settings", msgspec.structs.replace(desk.context.settings, chain=chain))
+    desk.install(monkeypatch)
+    absent = PaymentRefusal("EVALUATION_COST_NOT_FOUND", "block 7 has 1 extrinsics, none 2")
+    desk.answers = {(7, 2): [absent], (8, 2): [absent, absent], (9, 2): [absent, NetworkError("CHAIN_TIMEOUT", "late")]}
+    good, bad, open_still = await desk.reveal(1, (7, 2)), await desk.reveal(2, (8, 2)), await desk.reveal(3, (9, 2))
+    await desk.service.admit_once()
+    assert (await desk.job(good)).admission == PAID
+    assert (await desk.job(bad)).code == "EVALUATION_COST_NOT_FOUND"
+    waits = await desk.job(open_still)
+    assert (waits.state, waits.admission, waits.code) == (JobState.RESERVED, "", "CHAIN_TIMEOUT")
+
+
 async def test_credits_are_spent_oldest_first_and_only_without_a_payment(desk: Desk) -> None:
     """Each credit admits one submission of its hotkey; a payment keeps the credits where they are."""
     await desk.store.write(grant, HOTKEY_A, 2, "welcome")
