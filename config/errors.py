@@ -39,11 +39,21 @@ class ExitCode(IntEnum):
     INTERRUPTED = 130
 
 
+_LINE_DIGITS = 9
+
+
 class SourceLocation(msgspec.Struct, frozen=True):
     """A place in a bundle or settings file; `line` counts from 1 and is 0 when only the file is known."""
 
     path: str
     line: int = 0
+
+    @classmethod
+    def read(cls, text: str) -> SourceLocation:
+        """Return the place that `text` names, as `str` writes it. What is no line number belongs to the path."""
+        path, _, line = text.rpartition(":")
+        numbered = bool(path) and line.isascii() and line.isdigit() and len(line) <= _LINE_DIGITS
+        return cls(path, int(line)) if numbered else cls(text)
 
     def __str__(self) -> str:
         return f"{self.path}:{self.line}" if self.line else self.path

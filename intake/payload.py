@@ -26,7 +26,7 @@ from intake.direct.row import DirectRow
 from intake.manifest import Op
 from intake.parts import PATCH, Part
 
-_HUNK = re.compile(rb"@@ -([0-9]+)(?:,([0-9]+))? \+[0-9]+(?:,([0-9]+))? @@")
+_HUNK = re.compile(rb"@@ -([0-9]{1,9})(?:,([0-9]{1,9}))? \+[0-9]{1,9}(?:,([0-9]{1,9}))? @@")
 _WORD = re.compile(rb"\w+|[^\w\s]")
 _RESOURCES = ("workspace.", "prepared.", "state.")
 _RESOURCE_KEYS = frozenset({"name", "source", "target", "peer_resource"})

@@ -177,9 +177,9 @@ class CallMemory:
         pieces: list[torch.Tensor] = []
         for place in places.outputs:
             region, pad = place.region, place.argument.pad
-            end = -(-(region.offset + region.size) // 8) * 8
-            around = (Region(region.offset - GUARD, GUARD), Region(end, GUARD - 8))
-            pieces.extend(self.outputs.words(guard).clone() for guard in around)
+            end = region.offset + region.size  # not always that of a word
+            around = (Region(region.offset - GUARD, GUARD), Region(end, GUARD))
+            pieces.extend(self.outputs.octets(guard).clone() for guard in around)
             if pad:
                 whole = (*place.shape[:-1], place.shape[-1] + pad)
                 rows = self.outputs.view(place.offset, whole, place.dtype)

@@ -3,7 +3,8 @@
 Invariants
 1. `Rows`: an element is off by |got - expected| over absolute + relative * |expected|. At most `stray` of all elements
    are off by more than 1, none by more than `outlier`; a row passes when the norm of its error is at most `row` times
-   the norm of the expected row plus `peak` times its largest element. The worst of the three decides.
+   the norm of the expected row plus `peak` times its largest element. Where `whole` is given, the norm of all errors
+   is at most that times the norm of all that is expected. The worst of these decides.
 2. The figure is in ppm of the bound: `AT_BOUND` still passes; NaN or infinity gives `NON_FINITE`.
 3. Expectations stay in the referee; the output is read as it lies in shared memory, never through an arm.
 4. A tolerance cannot be spent everywhere: the row bound is far tighter than the element bound.
@@ -37,6 +38,8 @@ class Tolerance:
     outlier: float = 1.0  # ... by at most this factor
     spread: float = 0.0  # part of the error that the row bound allows on average, granted to every element besides:
     # where an element is a long sum, its rounding goes with its row's magnitude and not with its own
+    whole: float = 0.0  # all rows together: ||got - expected|| <= whole * ||expected||; 0: not asked. A single row may
+    # be a small difference of large parts and lose much; a narrower format loses the same in all of them
 
 
 # Row bounds leave room for three roundings of the output, and for nothing else.
@@ -70,11 +73,16 @@ class WorstElement:
     bound: float
     row_error: float = 0.0  # norm of the row's error, when the row is what failed
     row_bound: float = 0.0
+    whole_error: float = 0.0  # norm of all errors, when the output as a whole is what failed
+    whole_bound: float = 0.0
 
     def __str__(self) -> str:
         place = f"row={self.row} column={self.column}"
         if self.row_error:
             place = f"row={self.row} row_error={self.row_error:.4g} row_bound={self.row_bound:.4g} column={self.column}"
+        if self.whole_error:
+            place = f"whole_error={self.whole_error:.4g} whole_bound={self.whole_bound:.4g} row={self.row}"
+            place += f" column={self.column}"
         return f"{place} expected={self.expected:.7g} got={self.got:.7g} bound={self.bound:.3g}"
 
 
@@ -128,12 +136,17 @@ class Rows(Comparator):
         step = max(1, min(count, _CHUNK_ELEMENTS // width))
         scratch = torch.empty(2, step, width)
         worst, strays = 0.0, 0
+        errors = norms = 0.0  # squared
         for start in range(0, count, step):
             piece = slice(start, start + step)
             expected = expectation.expected[piece]
             error, bound = scratch[0, : len(expected)], scratch[1, : len(expected)]
             error.copy_(rows[piece]).sub_(expected)
-            row = torch.linalg.vector_norm(error, dim=-1).div_(expectation.row_bound[piece]).max()
+            lengths = torch.linalg.vector_norm(error, dim=-1)
+            if tolerance.whole:
+                errors += float(lengths.double().square_().sum())
+                norms += float(torch.linalg.vector_norm(expected, dtype=torch.float64).square_())
+            row = lengths.div_(expectation.row_bound[piece]).max()
             _bound(expected, expectation.row_bound[piece], tolerance, bound)
             ratios = error.abs_().div_(bound)
             element = ratios.amax(dim=-1).max().div_(tolerance.outlier)
@@ -145,6 +158,8 @@ class Rows(Comparator):
                 strays += int((ratios > 1.0).sum())
         if tolerance.stray:
             worst = max(worst, strays / (tolerance.stray * count * width))
+        if tolerance.whole:
+            worst = max(worst, math.sqrt(errors) / _whole_bound(tolerance, math.sqrt(norms), count * width))
         return in_ppm(worst)
 
     def locate(self, got: torch.Tensor, expectation: Expectation) -> WorstElement:
@@ -164,6 +179,15 @@ class Rows(Comparator):
             row = int((norms / expectation.row_bound).argmax())
             column = int(ratio[row].argmax())
             row_error, row_bound = float(norms[row]), float(expectation.row_bound[row])
+        whole_error = whole_bound = 0.0
+        if expectation.tolerance.whole and row_error <= row_bound:
+            length = float(torch.linalg.vector_norm(expectation.expected, dtype=torch.float64))
+            whole_bound = _whole_bound(expectation.tolerance, length, rows.numel())
+            whole_error = float(torch.linalg.vector_norm(error, dtype=torch.float64))
+            if whole_error <= whole_bound or not row_error:
+                whole_error = whole_bound = 0.0
+            else:
+                row_error = row_bound = 0.0
         return WorstElement(
             row,
             column,
@@ -172,6 +196,8 @@ class Rows(Comparator):
             float(bound[row, column]),
             row_error,
             row_bound,
+            whole_error,
+            whole_bound,
         )
 
 
@@ -186,6 +212,11 @@ def in_ppm(worst: float) -> int:
 def passes(worst_ppm: int) -> bool:
     """Say whether a figure of `judge` is within bounds."""
     return 0 <= worst_ppm <= AT_BOUND
+
+
+def _whole_bound(tolerance: Tolerance, length: float, elements: int) -> float:
+    """Return what the norm of all errors may be where the norm of all that is expected is `length`."""
+    return tolerance.whole * length + tolerance.row_floor * math.sqrt(elements)
 
 
 def _bound(

@@ -232,5 +232,13 @@ def _slot_of(arena: Arena, workload: Workload) -> Slot:
             f"arena {arena.id} gives {slot.id} a group of {workload.world_size}",
             hint="give a workload of a collective a world_size of at least 2, and any other workload none",
         )
+    for shape in workload.shapes:
+        if set(shape) != set(slot.dimensions) or slot.legal(shape) != dict(shape):
+            given = " ".join(f"{name}={extent}" for name, extent in shape.items())
+            raise ConfigurationError(
+                "TARGET_NOT_MEASURABLE",
+                f"arena {arena.id} gives {slot.id} a shape that no call has: {given}",
+                hint=f"a shape gives {', '.join(slot.dimensions)}; `cacheon slots {slot.id}` shows some",
+            )
     admit(slot, workload.dtype)
     return slot

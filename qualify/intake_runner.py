@@ -62,14 +62,12 @@ class ScreeningRefused(IntakeError):  # noqa: N818 - named for what happened to 
         document = answer.report.error
         if document is None:
             raise InternalError("INTAKE_ANSWER_MALFORMED", "an accepted bundle was taken for a refused one.")
-        path, _, line = document.location.rpartition(":")
-        location = SourceLocation(path, int(line)) if path and line.isdigit() else SourceLocation(document.location)
         super().__init__(
             document.code,
             document.message,
             hint=document.hint,
             blame=Blame(document.blame) if document.blame in set(Blame) else None,
-            location=location if document.location else None,
+            location=SourceLocation.read(document.location) if document.location else None,
         )
         self.report = answer.report
         self.seen_hash = answer.seen_hash

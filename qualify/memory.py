@@ -55,6 +55,10 @@ class SharedFile:
         """Return a row-major tensor of `shape` and `dtype` over the bytes at `offset`, `pad` elements between rows."""
         return self._bytes.view(dtype).as_strided(shape, strides(shape, pad), offset // dtype.itemsize)
 
+    def octets(self, region: Region) -> torch.Tensor:
+        """Return exactly the bytes of `region`."""
+        return self._bytes[region.offset : region.offset + region.size]
+
     def words(self, region: Region) -> torch.Tensor:
         """Return the int64 words that cover `region` (aligned down and up to 8 bytes)."""
         start = region.offset // 8 * 8

@@ -31,10 +31,8 @@ class Prepared:
 
 def refusal_of(finding: ErrorDocument) -> IntakeError:
     """Return the error that a finding was written from."""
-    path, colon, line = finding.location.rpartition(":")
-    numbered = bool(colon) and line.isdigit()
-    place = SourceLocation(path, int(line)) if numbered else SourceLocation(finding.location)
-    return IntakeError(finding.code, finding.message, hint=finding.hint, location=place if finding.location else None)
+    place = SourceLocation.read(finding.location) if finding.location else None
+    return IntakeError(finding.code, finding.message, hint=finding.hint, location=place)
 
 
 def bundle_folder(bundle: str) -> Path:

@@ -53,6 +53,7 @@ SLOT` shows the same on a terminal; [targets.md](targets.md) says which targets 
 Expectations are computed in float64 from the inputs as they were rounded, by references that share nothing with stock.
 An element may be off by `absolute + relative * |expected|`. A row may be off, as the norm of its error, by `row` times
 the norm of what was expected plus `peak` times its largest element: the bound of an element cannot be spent everywhere.
+Where `whole` is given, the norm of all errors is at most that times the norm of all that was expected.
 Where a slot has a stray share, that share of all elements may miss its bound, by no more than the factor given.
 
 Correctness is asked on the public shapes with hidden extents, on every shape of the workload, and on the slot's edges;
@@ -117,7 +118,7 @@ def _section(slot: Slot, template: Template, abi: SlotAbi) -> Iterator[str]:
         yield f"Every rank has its own {_names(slot.per_rank)}; all other tensors are the same everywhere.\n"
     yield f"\nJudged by: {slot.comparator.promise}\n\n"
     yield _table(
-        ("Dtype", "Absolute", "Relative", "Row", "Peak", "Stray share", "Stray factor"),
+        ("Dtype", "Absolute", "Relative", "Row", "Peak", "Whole", "Stray share", "Stray factor"),
         (_bounds(slot, dtype) for dtype in DTYPES),
     )
     edges = ", ".join(f"`{style.name}`" for style in slot.edges) or "none"
@@ -135,8 +136,9 @@ def _argument(slot: Slot, one: Argument, name: str, meaning: str) -> tuple[str, 
 
 def _bounds(slot: Slot, dtype: str) -> tuple[str, ...]:
     bounds = slot.tolerance(dtype)
-    numbers = (bounds.absolute, bounds.relative, bounds.row, bounds.peak, bounds.stray)
-    return f"`{dtype}`", *(f"{number:g}" for number in numbers), f"{bounds.outlier:g}" if bounds.stray else "-"
+    numbers = (bounds.absolute, bounds.relative, bounds.row, bounds.peak)
+    rest = (f"{bounds.whole:g}" if bounds.whole else "-", f"{bounds.stray:g}")
+    return f"`{dtype}`", *(f"{number:g}" for number in numbers), *rest, f"{bounds.outlier:g}" if bounds.stray else "-"
 
 
 def _names(names: Iterable[str]) -> str:

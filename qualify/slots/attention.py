@@ -42,6 +42,12 @@ def draw_queries_and_keys(query: torch.Tensor, key: torch.Tensor, style: Style, 
         source.fill(tensor, style, scale)
 
 
+def whole_groups(dimensions: Mapping[str, int]) -> dict[str, int]:
+    """Return `dimensions` with as many query heads as make whole groups, one for each key-value head."""
+    heads = dimensions["num_kv_heads"]
+    return {**dimensions, "num_q_heads": -(-dimensions["num_q_heads"] // heads) * heads}
+
+
 def attend(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, visible: torch.Tensor, scale: float
 ) -> torch.Tensor:

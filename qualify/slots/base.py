@@ -61,6 +61,7 @@ class Slot(ABC):
     stock: ClassVar[tuple[str, str]]  # file below `STOCK_ROOT` and entry of what an engine runs today
     stock_prepare: ClassVar[str] = ""  # its load-time half, in the same file
     dimensions: ClassVar[tuple[str, ...]]  # names of the extents, in the order the control channel carries them
+    flags: ClassVar[frozenset[str]] = frozenset()  # of these: what is 0 or 1, and no extent
     count_dimensions: ClassVar[tuple[str, ...]] = ("num_tokens",)  # extents that hidden shapes jitter
     row_inputs: ClassVar[frozenset[str]] = frozenset()  # inputs of which row i alone decides row i of every output
     catalog_shapes: ClassVar[tuple[Mapping[str, int], ...]]  # public shapes of the correctness stage
@@ -100,8 +101,12 @@ class Slot(ABC):
         return self.count_dimensions
 
     def legal(self, dimensions: Dimensions) -> dict[str, int]:
-        """Return the nearest extents that a call may have."""
-        return dict(dimensions)
+        """Return the nearest extents that a call may have. Of what this returns, `shapes` and all else are defined."""
+        return {name: min(extent, 1) if name in self.flags else max(extent, 1) for name, extent in dimensions.items()}
+
+    def telling(self, dimensions: Dimensions) -> bool:
+        """Say whether one call of a public shape tells every mistake from a right answer: admission needs such."""
+        return self.shapes(dimensions)[self.names("output")[0]][0] > 1
 
     @abstractmethod
     def descriptor(self, dimensions: Dimensions) -> dict[str, int | str]:

@@ -13,7 +13,7 @@ import torch
 
 from qualify.comparison import Tolerance
 from qualify.content import LARGE, RAGGED, Source, Style
-from qualify.slots.attention import ATTENTION_TOLERANCES, attend, draw_queries_and_keys
+from qualify.slots.attention import ATTENTION_TOLERANCES, attend, draw_queries_and_keys, whole_groups
 from qualify.slots.base import Argument, Dimensions, Scalar, Slot, Tensors
 
 _BAIT = 3e4  # in keys and values behind the end of a sequence
@@ -48,6 +48,9 @@ class Decode(Slot):
         queries = (batch, dimensions["num_q_heads"], head)
         cache = (batch, dimensions["ctx"], dimensions["num_kv_heads"], head)
         return {"q": queries, "k": cache, "v": cache, "seq_lens": (batch,), "out": queries}
+
+    def legal(self, dimensions: Dimensions) -> dict[str, int]:
+        return whole_groups(super().legal(dimensions))
 
     def descriptor(self, dimensions: Dimensions) -> dict[str, int | str]:
         return {

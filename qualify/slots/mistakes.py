@@ -190,6 +190,19 @@ def _grouped(call: Rehearsal) -> bool:
     return "v" in call.tensors and call.dimensions["num_kv_heads"] > 1
 
 
+def _in_eight_bits(tensor: torch.Tensor) -> torch.Tensor:
+    """Return `tensor` with every row scaled to whole numbers from -127 to 127, as weights are stored to read less."""
+    wide = tensor.double()
+    step = wide.abs().amax(-1, keepdim=True).clamp(min=1e-30) / 127
+    return (wide / step).round_().mul_(step)
+
+
+def _weights_in_eight_bits(call: Rehearsal) -> Outputs:
+    wide = {name: one.double() for name, one in call.inputs.items() if one.is_floating_point()}
+    weights = {name: _in_eight_bits(one) for name, one in call.weights.items()}
+    return call.slot.reference({**call.inputs, **wide, **weights}, call.scalars, torch.float64)
+
+
 def _ungated(call: Rehearsal) -> Outputs:
     gate, up = call.inputs["x"].double().chunk(2, dim=-1)
     return {"out": (gate * up).float()}
@@ -288,6 +301,9 @@ ANSWERINGS: tuple[Answering, ...] = (
     Answering("lower precision", _narrower, _by_value),
     Answering("inputs of one bit", _one_bit, lambda call: not call.slot.collective),
     Answering("swapped arguments", _swapped, lambda call: True),  # noqa: ARG005
+    Answering(
+        "weights of eight bits", _weights_in_eight_bits, lambda call: bool(call.weights) and _by_value(call),
+    ),
     Answering("leaves out the activation", _ungated, _is("activation.silu_and_mul")),
     Answering("skips the affine weight", _with("weight", torch.ones_like), _has("weight")),
     Answering("weight of the next column", _with("weight", lambda weight: weight.roll(1)), _has("weight")),

@@ -15,9 +15,10 @@ from typing import ClassVar
 
 import torch
 
+from qualify.comparison import Tolerance
 from qualify.content import PADDED, Source, Style
 from qualify.slots.all_reduce import PART_SCALE
-from qualify.slots.ar_residual_rmsnorm import WEIGHT_HIGH, WEIGHT_LOW, normalised
+from qualify.slots.ar_residual_rmsnorm import SUM_TOLERANCES, WEIGHT_HIGH, WEIGHT_LOW, normalised
 from qualify.slots.base import Argument, Dimensions, Scalar, Slot, Tensors
 from qualify.slots.rmsnorm import EPSILON
 
@@ -64,7 +65,8 @@ class MoeFinalizeArRmsNorm(Slot):
         }
 
     def legal(self, dimensions: Dimensions) -> dict[str, int]:
-        return {**dimensions, "exp_tokens": max(dimensions["exp_tokens"], dimensions["num_tokens"])}
+        legal = super().legal(dimensions)
+        return {**legal, "exp_tokens": max(legal["exp_tokens"], legal["num_tokens"])}
 
     def descriptor(self, dimensions: Dimensions) -> dict[str, int | str]:
         return {
@@ -77,6 +79,9 @@ class MoeFinalizeArRmsNorm(Slot):
 
     def scalars(self, dimensions: Dimensions) -> dict[str, Scalar]:  # noqa: ARG002 - the same for every call
         return {"eps": EPSILON}
+
+    def tolerance(self, dtype: str) -> Tolerance:
+        return SUM_TOLERANCES[dtype]
 
     def draw(self, inputs: Tensors, dimensions: Dimensions, style: Style, source: Source) -> None:
         for part in inputs["gemm_out"]:

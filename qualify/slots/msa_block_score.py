@@ -57,8 +57,9 @@ class MsaBlockScore(Slot):
 
     def legal(self, dimensions: Dimensions) -> dict[str, int]:
         """Return `dimensions` with a context of whole blocks, at least `_BLOCKS_MIN` of them."""
-        size = dimensions["block_size"]
-        return {**dimensions, "ctx": max(_BLOCKS_MIN, dimensions["ctx"] // size) * size}
+        legal = super().legal(dimensions)
+        size = legal["block_size"]
+        return {**legal, "ctx": max(_BLOCKS_MIN, legal["ctx"] // size) * size}
 
     def descriptor(self, dimensions: Dimensions) -> dict[str, int | str]:
         return {

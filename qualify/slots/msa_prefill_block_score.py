@@ -46,6 +46,7 @@ class MsaPrefillBlockScore(Slot):
     )
     stock: ClassVar[tuple[str, str]] = ("msa_prefill_block_score.py", "msa_prefill_block_score")
     dimensions: ClassVar[tuple[str, ...]] = ("q_len", "prefix_blocks", "head_dim", "block_size", "causal_probe")
+    flags: ClassVar[frozenset[str]] = frozenset({"causal_probe"})
     count_dimensions: ClassVar[tuple[str, ...]] = ("q_len", "prefix_blocks")
     comparator: ClassVar[Comparator] = TopK(8, mean=0.9, row=0.75)
     catalog_shapes: ClassVar[tuple[Mapping[str, int], ...]] = tuple(
@@ -77,6 +78,10 @@ class MsaPrefillBlockScore(Slot):
     def jittered(self, dimensions: Dimensions) -> tuple[str, ...]:
         """Return the extents that hidden shapes change; the probe's queries stand in a fixed relation to its keys."""
         return ("prefix_blocks",) if dimensions["causal_probe"] else self.count_dimensions
+
+    def telling(self, dimensions: Dimensions) -> bool:
+        """Say whether whole blocks are hidden from the first rows: parts of one seldom change a ranking."""
+        return dimensions["q_len"] > 2 * dimensions["block_size"]
 
     def descriptor(self, dimensions: Dimensions) -> dict[str, int | str]:
         return {

@@ -25,13 +25,9 @@ GROUP_SIZE = 2  # ranks of a collective, where nothing else is asked for
 
 
 def small(slot: Slot) -> Dimensions:
-    """Return the public shape of the fewest elements that has more than one row."""
-    sizes = {
-        math.prod(dimensions.values()): dimensions
-        for dimensions in slot.catalog_shapes
-        if slot.shapes(dimensions)[slot.names("output")[0]][0] > 1
-    }
-    return sizes[min(sizes)]
+    """Return the public shape with the smallest product of extents that tells every mistake; of equals the first."""
+    telling = filter(slot.telling, slot.catalog_shapes)
+    return min(telling, key=lambda one: math.prod(max(extent, 1) for extent in one.values()))
 
 
 def content_for(slot: Slot, dimensions: Dimensions, ranks: int) -> Content:

@@ -14,7 +14,7 @@ import torch
 
 from qualify.comparison import Tolerance
 from qualify.content import LARGE, Source, Style
-from qualify.slots.attention import ATTENTION_TOLERANCES, attend, draw_queries_and_keys
+from qualify.slots.attention import ATTENTION_TOLERANCES, attend, draw_queries_and_keys, whole_groups
 from qualify.slots.base import Argument, Dimensions, Scalar, Slot, Tensors
 
 
@@ -32,18 +32,28 @@ class Sdpa(Slot):
     )
     stock: ClassVar[tuple[str, str]] = ("attention.py", "attention")
     dimensions: ClassVar[tuple[str, ...]] = ("num_tokens", "num_q_heads", "num_kv_heads", "head_dim", "causal")
+    flags: ClassVar[frozenset[str]] = frozenset({"causal"})
     edges: ClassVar[tuple[Style, ...]] = (LARGE,)
     catalog_shapes: ClassVar[tuple[Mapping[str, int], ...]] = (
         {"num_tokens": 1, "num_q_heads": 8, "num_kv_heads": 8, "head_dim": 64, "causal": 1},
         {"num_tokens": 16, "num_q_heads": 8, "num_kv_heads": 2, "head_dim": 128, "causal": 1},
         {"num_tokens": 64, "num_q_heads": 16, "num_kv_heads": 16, "head_dim": 128, "causal": 1},
         {"num_tokens": 128, "num_q_heads": 8, "num_kv_heads": 1, "head_dim": 128, "causal": 1},
+        # No domain can rule this out, so every kernel has to know it.
+        {"num_tokens": 24, "num_q_heads": 8, "num_kv_heads": 2, "head_dim": 64, "causal": 0},
     )
 
     def shapes(self, dimensions: Dimensions) -> dict[str, tuple[int, ...]]:
         tokens, head = dimensions["num_tokens"], dimensions["head_dim"]
         queries, keys = (tokens, dimensions["num_q_heads"], head), (tokens, dimensions["num_kv_heads"], head)
         return {"q": queries, "k": keys, "v": keys, "out": queries}
+
+    def legal(self, dimensions: Dimensions) -> dict[str, int]:
+        return whole_groups(super().legal(dimensions))
+
+    def telling(self, dimensions: Dimensions) -> bool:
+        """Say whether more than one token sees a mask."""
+        return super().telling(dimensions) and bool(dimensions["causal"])
 
     def descriptor(self, dimensions: Dimensions) -> dict[str, int | str]:
         return {

@@ -99,10 +99,10 @@ def test_cheats_with_values_are_tried_on_every_slot_they_concern(row: int) -> No
 @pytest.mark.parametrize("ranks", [3, 4])
 @pytest.mark.parametrize("slot", COLLECTIVES, ids=lambda slot: slot.id)
 def test_what_ranks_do_wrong_together_is_wrong_for_more_of_them(slot: Slot, ranks: int) -> None:
-    """Shortcuts fail on three and four ranks as on two, and the stock form uses less than half of every bound."""
+    """Shortcuts fail on three and four ranks as on two, and the stock form leaves a third of every bound."""
     trials = tuple(examine(slot, "bfloat16", (SMALL, HEAVY), ranks))
     assert [str(trial) for trial in trials if not trial.kept] == []
-    assert all(trial.figure < AT_BOUND // 2 for trial in trials if trial.control == "stock")
+    assert all(trial.figure < AT_BOUND * 2 // 3 for trial in trials if trial.control == "stock")
 
 
 class Forgiving(RmsNorm):

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from qualify.comparison import ROWS, STANDARD_TOLERANCES, passes
+from qualify.comparison import ROWS, STANDARD_TOLERANCES, Tolerance, passes
 from scoring.attempt import AT_BOUND, NON_FINITE
 
 BF16 = STANDARD_TOLERANCES["bfloat16"]
@@ -81,3 +81,17 @@ def test_the_figure_is_one_million_at_the_bound() -> None:
         got = expected.clone()
         got[0, 0] = error
         assert passes(ROWS.judge(got, ROWS.expect(expected, BF16))) is good
+
+
+def test_the_whole_is_bounded_where_no_row_is() -> None:
+    """One row may lose much; all rows together may not lose half as much each."""
+    tolerance = Tolerance(1.0, 1.0, 0.05, 0.0, 1e-38, whole=0.01)
+    expected = torch.ones(100, 64)
+    expectation = ROWS.expect(expected, tolerance)
+    one = expected.clone()
+    one[3] *= 1.04
+    assert passes(ROWS.judge(one, expectation))
+    everywhere = expected * 1.02
+    assert not passes(ROWS.judge(everywhere, expectation))
+    assert "whole_error=1.6 whole_bound=0.8" in str(ROWS.locate(everywhere, expectation))
+    assert "whole" not in str(ROWS.locate(one, expectation))

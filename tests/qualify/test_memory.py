@@ -100,6 +100,20 @@ def test_writes_outside_the_output_change_the_guards(memory: CallMemory, content
     assert not before.still(memory.guards(places))
 
 
+def test_an_output_of_odd_length_is_guarded_to_the_byte() -> None:
+    """The first byte behind an output is a guard, also where the output ends inside a word."""
+    case = {"num_tokens": 1, "d": 1}
+    content = Content(bytes(32), "attempt", dtype="bfloat16", elements=4096, words=4096)
+    memory = CallMemory(SILU, "bfloat16", (case,))
+    places = memory.place(case, 0, content.generator("places"))
+    for place in (-1, 2, 3, 7, 2 + GUARD - 1):
+        memory.write_filler(places, content, content.generator("filler"))
+        before = memory.guards(places)
+        memory.outputs.view(places.offsets[1] + place, (1,), torch.uint8).bitwise_xor_(255)
+        assert not before.still(memory.guards(places)), place
+    memory.close()
+
+
 def test_filler_is_recognised_only_while_it_is_untouched(memory: CallMemory, content: Content) -> None:
     """An output that was never written can be told from one that was written wrongly."""
     places = memory.place(CASE, 0, content.generator("places"))

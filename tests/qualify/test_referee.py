@@ -243,6 +243,19 @@ def test_requests_this_build_cannot_serve_are_refused(tmp_path: Path, arena: str
     assert caught.value.code == "TARGET_NOT_MEASURABLE"
 
 
+def test_an_arena_with_a_shape_that_no_call_has_is_refused(tmp_path: Path, fork_server: Zygote) -> None:
+    """It is the arena's fault, said before anything runs and with the shape."""
+    reference = describe_bundle(EXAMPLES / "attention_blocks", tmp_path / "r.json")
+    shape = "{ num_tokens = 8, num_q_heads = 3, num_kv_heads = 2, head_dim = 8, causal = 1 }"
+    arena = tmp_path / "arena.toml"
+    head, _, _ = (Path(__file__).parents[1] / "hostile" / "arena_short.toml").read_text().partition("[[workloads]]")
+    arena.write_text(f'{head}[[workloads]]\ntarget = "attention.sdpa"\ndtype = "bfloat16"\nshapes = [{shape}]\n')
+    with pytest.raises(ConfigurationError) as caught:
+        run_attempt(make_request(reference, str(arena), target_id="attention.sdpa"), lambda event: None, fork_server)
+    assert caught.value.code == "TARGET_NOT_MEASURABLE"
+    assert "num_q_heads=3" in caught.value.message
+
+
 def test_an_attempt_leaves_the_process_as_it_was(attempt: Run) -> None:
     """Cores, threads, gradients, descriptors and scheduling are restored; no arm survives."""
 

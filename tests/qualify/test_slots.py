@@ -151,6 +151,18 @@ def test_hidden_shapes_are_legal(slot: Slot) -> None:
 
 
 @pytest.mark.parametrize("slot", SLOTS.values(), ids=lambda slot: slot.id)
+def test_whatever_is_asked_for_there_is_a_legal_call_near_it(slot: Slot) -> None:
+    """The nearest legal extents are legal themselves, and a call with them can be drawn and has an answer."""
+    for start, step in ((1, 0), (7, -1), (2, 1), (3, 3)):
+        asked = {name: max(0, start + step * index) for index, name in enumerate(slot.dimensions)}
+        legal = slot.legal(asked)
+        assert slot.legal(legal) == legal
+        call = Rehearsal(slot, "bfloat16", NORMAL, dimensions=legal)
+        call.answer(call.expected())
+        assert passes(worst(call.figures(call.expected()))), legal
+
+
+@pytest.mark.parametrize("slot", SLOTS.values(), ids=lambda slot: slot.id)
 def test_the_catalog_names_the_same_entry(slot: Slot) -> None:
     """Slots are the catalog's, called as their contract says."""
     target = load_catalog().find(slot.id)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from qualify.docket import Docket
 
 ATTEMPT_ID = "verify"  # the same for every run, so that a seed alone repeats one
+_EXTENT = re.compile("[0-9]{1,9}")
+_SHOWN = 60  # characters of a wrong word that a message repeats
 ELEMENTS_MAX = 1 << 26  # tensor elements of one call that `--shapes` may ask for
 
 
@@ -97,8 +100,8 @@ def parse_shapes(text: str) -> tuple[dict[str, int], ...]:
         shape: dict[str, int] = {}
         for pair in part.split(","):
             name, _, extent = (word.strip() for word in pair.partition("="))
-            if not (extent.isascii() and extent.isdigit() and 0 < int(extent) < 1 << 31) or name in shape:
-                raise _misfit(f"{pair.strip()!r} is no dimension with a positive whole number")
+            if _EXTENT.fullmatch(extent) is None or name in shape:
+                raise _misfit(f"{_shortened(pair.strip())!r} is no dimension with a whole number")
             shape[name] = int(extent)
         shapes.append(shape)
     if not shapes:
@@ -204,6 +207,10 @@ def _case_row(event: dict[str, object]) -> CaseRow:
 
 def _spell(shape: Mapping[str, int]) -> str:
     return " ".join(f"{name}={extent}" for name, extent in shape.items())
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
 
 
 def _misfit(complaint: str) -> ConfigurationError:

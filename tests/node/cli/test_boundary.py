@@ -150,3 +150,19 @@ def test_every_command_has_a_sentence() -> None:
     for path, command in leaves(command_tree()):
         assert command.help, path
         assert all(parameter.help for parameter in command.params), path
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("kernels/k.py:3", SourceLocation("kernels/k.py", 3)),
+        ("kernels/k.py", SourceLocation("kernels/k.py")),
+        ("a:b", SourceLocation("a:b")),
+        ("a:\u00b2", SourceLocation("a:\u00b2")),
+        (f"a:{'9' * 5000}", SourceLocation(f"a:{'9' * 5000}")),
+        (":7", SourceLocation(":7")),
+    ],
+)
+def test_a_place_is_read_back_whatever_a_file_is_called(text: str, place: SourceLocation) -> None:
+    """A path may end like a line number and be none."""
+    assert SourceLocation.read(text) == place

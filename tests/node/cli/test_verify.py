@@ -163,6 +163,8 @@ def test_an_archive_is_run_at_the_shapes_asked_for(inside: RunCli, arena: str, t
     [
         (("--shapes", "num_tokens=0,d=4"), "VERIFY_CHOICE_INVALID", 2),
         (("--shapes", ";"), "VERIFY_CHOICE_INVALID", 2),
+        (("--shapes", f"num_tokens={'9' * 5000},d=4"), "VERIFY_CHOICE_INVALID", 2),
+        (("--shapes", "num_tokens=\u00b2,d=4"), "VERIFY_CHOICE_INVALID", 2),
         (("--shapes", "num_tokens=4"), "VERIFY_CHOICE_INVALID", 2),
         (("--slot", "norm.rmsnorm"), "VERIFY_CHOICE_INVALID", 2),
         (("--target", "norm.rmsnorm"), "VERIFY_CHOICE_INVALID", 2),
@@ -273,3 +275,29 @@ def _descendants(pid: int) -> list[int]:
         for child in Path(f"/proc/{pid}/task/{task}/children").read_text().split():
             found += [int(child), *_descendants(int(child))]
     return found
+
+
+@pytest.mark.parametrize(
+    ("example", "shape", "nearest"),
+    [
+        ("attention_blocks", "num_tokens=4,num_q_heads=3,num_kv_heads=2,head_dim=8,causal=1", "num_q_heads=4"),
+        ("attention_blocks", "num_tokens=4,num_q_heads=2,num_kv_heads=2,head_dim=8,causal=7", "causal=1"),
+        ("experts_sorted", "num_tokens=4,num_experts=2,hidden=8,inter=4,topk=3", "topk=2"),
+        ("finalize_narrow", "num_tokens=5,exp_tokens=4,topk=2,hidden=64", "exp_tokens=5"),
+    ],
+)
+def test_a_shape_that_no_call_has_comes_with_the_nearest(
+    inside: RunCli, example: str, shape: str, nearest: str
+) -> None:
+    """Extents that do not fit each other are the command line's fault, and nothing of ours breaks."""
+    ran = inside("verify", str(EXAMPLES / example), "--shapes", shape, "--json")
+    assert (ran.code, ran.document["error"]["code"]) == (2, "VERIFY_CHOICE_INVALID")
+    assert nearest in ran.document["error"]["message"].rpartition("nearest is")[2].split()
+
+
+def test_a_flag_of_a_shape_may_be_nought(inside: RunCli) -> None:
+    """Attention without a mask can be asked for."""
+    shape = "num_tokens=4,num_q_heads=2,num_kv_heads=2,head_dim=8,causal=0"
+    ran = inside("verify", str(EXAMPLES / "attention_blocks"), "--shapes", shape, "--json")
+    assert ran.code == 0
+    assert {case["shape"]["causal"] for case in ran.document["data"]["cases"]} == {0}
