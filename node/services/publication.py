@@ -105,6 +105,11 @@ class PublicationService:
         self._journal.propose(decision.row, lambda: self._receipts.sign(weights_statement(decision.predicate)))
         return decision.target
 
+    @property
+    def waiting_code(self) -> str:
+        """Why the newest step stopped, "" when nothing was in its way."""
+        return self._last_reason[0] if self._last_reason is not None else ""
+
     async def _note(self, waiting: Waiting | None) -> None:
         """Log a reason to wait that is new, and keep it for `cacheon weights` unless it passes by itself."""
         reason = (waiting.code, waiting.needed, waiting.at_block) if waiting is not None else None

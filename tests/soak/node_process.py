@@ -76,7 +76,7 @@ class ToldPublication(PublicationService):
     async def step_once(self, block: BlockRef) -> PublicationRecord | None:
         """See `PublicationService`."""
         record = await super().step_once(block)
-        tell(published=block.number, waiting=self._last_waiting)
+        tell(published=block.number, waiting=self.waiting_code)
         return record
 
 
