@@ -11,6 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from aiohttp import web
 
+from chain.abi import Call, Storage
+from chain.ledger_pointer import pointer_arguments, read_commitment
+from chain.wallet import signer_of_seed
+from node.cli.actions.ledger_verify import DOCUMENT_BYTES
 from node.store.engine import Store
 from node.store.layout import StateLayout
 from tests.node.weights_world import ANN, SINK, VALIDATOR, World, weights_world
@@ -114,6 +118,8 @@ async def _published(world: World) -> AsyncIterator[dict[str, Any]]:
 
     async def document(request: web.Request) -> web.Response:
         body = served.get(request.match_info["digest"])
+        if body is not None and body.startswith(b"http"):
+            raise web.HTTPFound(body.decode())
         return web.Response(body=body) if body is not None else web.Response(status=404)
 
     application = web.Application()
@@ -155,6 +161,45 @@ async def test_a_document_that_was_changed_is_refused(cli: RunCli, world: World,
         published[name] += b"\n"
     ran = await verify(cli, world, "--hotkey", VALIDATOR, "--json")
     assert (ran.code, ran.document["error"]["code"]) == (3, "LEDGER_DIGEST_DIFFERS")
+
+
+async def test_what_a_ledgers_server_can_do_is_named(cli: RunCli, world: World, published: dict[str, bytes]) -> None:
+    """Half a document, none, one too large, or a way to somewhere else: an error of its own each, and no answer."""
+    (name,) = published
+    whole = published[name]
+
+    async def code() -> str:
+        ran = await verify(cli, world, "--hotkey", VALIDATOR, "--json")
+        assert ran.code != 0
+        return str(ran.document["error"]["code"])
+
+    published[name] = whole[: len(whole) // 2]
+    assert await code() == "LEDGER_DIGEST_DIFFERS"
+    published[name] = b"{" * (DOCUMENT_BYTES + 1)
+    assert await code() == "ARCHIVE_TOO_LARGE"
+    published[name] = b"http://169.254.169.254/latest"
+    assert await code() == "REDIRECT_REFUSED"
+    del published[name]
+    assert await code() == "FETCH_STATUS"
+
+
+async def test_another_validators_ledger_is_not_ones_own(
+    cli: RunCli, world: World, published: dict[str, bytes]
+) -> None:
+    """A hotkey that commits the pointer of another one, with the right digest and key, is named."""
+    (raw,) = await world.client.read_raw(await world.client.head(), [(Storage.COMMITMENT_OF, [2, VALIDATOR])])
+    pointer = read_commitment(raw).pointer
+    assert pointer is not None
+    assert pointer.digest in published
+    client, signer = world.client, signer_of_seed("//Ann")
+    signed = await client.sign(
+        Call.SET_COMMITMENT, pointer_arguments(2, pointer), signer, nonce=0, at=await client.head(), period=64
+    )
+    assert (await client.submit(signed.data)).fate == "accepted"
+    world.block()
+    ran = await verify(cli, world, "--hotkey", ANN, "--json")
+    assert (ran.code, ran.document["error"]["code"]) == (3, "LEDGER_FOREIGN")
+    assert VALIDATOR in ran.document["error"]["message"]
 
 
 async def test_a_file_is_checked_against_a_key_or_the_chain(
