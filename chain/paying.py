@@ -4,7 +4,8 @@ Invariants
 1. A payment is signed once, and its bytes are written down before they are submitted. From then on there is nothing to
    do but to look for these bytes, or to hand in the very same ones again: no crash and no lost connection pays twice.
 2. A payment is made from what finalized blocks say; "refused" by a pool that never held the bytes is the only answer
-   that ends it without reading the chain, and only before anybody else can have heard of them.
+   that ends it without reading the chain, and only before anybody else can have heard of them: while a pool counts the
+   payment's nonce as taken, another endpoint's if there is one, the bytes are looked for all the same.
 3. A payment's mortal era ends before the price changes, so the price it pays is the one in force at its block.
 4. A new payment is signed only when the old one is known to be impossible: its era is over and no finalized block
    within it holds it, or it failed on the chain.
@@ -131,7 +132,7 @@ async def pay_once(
     payment = await _sign(client, signer, quote, cost)
     await asyncio.to_thread(record.write, payment)
     answer = await client.submit(payment.call.data)
-    if answer.fate == "refused":
+    if answer.fate == "refused" and not await _is_known_elsewhere(client, payment):
         await asyncio.to_thread(record.discard)
         raise ChainError("PAYMENT_REFUSED", f"The chain refused the payment: {answer.message}. Nothing was paid.")
     return await finish(client, payment, record, poll_seconds=poll_seconds, submitted=True)
@@ -184,6 +185,15 @@ async def finish(
     final = msgspec.structs.replace(payment, block=found.block.number, index=found.index)
     await asyncio.to_thread(record.write, final)
     return final
+
+
+async def _is_known_elsewhere(client: ChainClient, payment: SignedPayment) -> bool:
+    """Say whether a pool that is asked after the refusal counts the nonce of the payment as taken, or cannot say."""
+    try:
+        await client.try_another()
+        return await client.next_nonce(payment.payer) > payment.nonce
+    except (NetworkError, ChainError):
+        return True
 
 
 async def _look_again(client: ChainClient, payment: SignedPayment) -> Inclusion | None:

@@ -15,6 +15,7 @@ from chain.devnet.fault_plan import Fault
 from chain.paying import SignedPayment, era_period, finish, pay_once, quote_for, spendable_rao
 from chain.payment import Payment
 from chain.payment_lookup import look_up_payment
+from chain.rpc import PoolAnswer
 from chain.wallet import address_of_seed, signer_of_seed
 from config.errors import CacheonError, ChainError, NetworkError, WalletError
 from config.evaluation_cost import EvaluationCostSettings
@@ -275,6 +276,23 @@ async def test_a_refusal_of_the_pool_ends_it(market: World) -> None:
         await pay(market, record)
     assert caught.value.code == "PAYMENT_REFUSED"
     assert record.kept is None
+
+
+async def test_a_refusal_that_is_a_lie_does_not_make_it_pay_twice(
+    market: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An endpoint that passes the bytes on and says it refused them: the payment is on record, and is found."""
+    record, honest = Memory(), market.client.submit
+
+    async def lie(data: bytes) -> PoolAnswer:
+        await honest(data)
+        return PoolAnswer("refused", "I never saw it")
+
+    monkeypatch.setattr(market.client, "submit", lie)
+    paid = await pay(market, record)
+    assert record.kept == paid
+    assert await pay(market, record) == paid
+    assert await spent(market) == (1, 1)
 
 
 async def test_a_payment_that_fails_on_the_chain(market: World, monkeypatch: pytest.MonkeyPatch) -> None:
