@@ -15,6 +15,20 @@ def resolve(config: str | None, overrides: Mapping[str, object] | None = None) -
     return load_settings(config, environ=os.environ, overrides=overrides)
 
 
+def require_subnet_named(settings: Settings) -> Settings:
+    """Return `settings` of a command that works on one subnet.
+
+    Raises `ConfigurationError` (SUBNET_NOT_NAMED) when none is named: number 0 is the root network, where nobody mines.
+    """
+    if settings.chain.netuid == 0:
+        raise ConfigurationError(
+            "SUBNET_NOT_NAMED",
+            "no subnet is named, and 0 is the root network, which has no miners",
+            hint="name the subnet with --netuid N, or `chain.netuid` in the settings file given with -c",
+        )
+    return settings
+
+
 def resolve_state(config: str | None, state: str | None) -> Settings:
     """Resolve settings for a command that reads a state folder.
 

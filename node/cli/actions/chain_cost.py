@@ -11,7 +11,7 @@ from config.errors import ChainError, WalletError
 from config.settings import Settings
 from node.cli.options import ChainChoice
 from node.cli.output import Output, facts
-from node.cli.resolve import resolve
+from node.cli.resolve import require_subnet_named, resolve
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -39,7 +39,7 @@ class Cost(msgspec.Struct, frozen=True):
 def run(choice: ChainChoice, *, as_json: bool) -> None:
     """Show the cost. Raises `ConfigurationError`, `NetworkError` and `ChainError` (SUBNET_NOT_FOUND)."""
     output = Output("chain-cost", as_json=as_json)
-    settings = resolve(choice.config, choice.overrides()).settings
+    settings = require_subnet_named(resolve(choice.config, choice.overrides()).settings)
     cost, why = asyncio.run(_read(settings))
     output.result(cost, lambda console: _show(console, cost))
     if why:

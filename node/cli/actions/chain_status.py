@@ -23,11 +23,11 @@ from config.canonical import is_digest
 from config.errors import ConfigurationError, NetworkError
 from node.cli.node_views import FolderNode, HttpNode, NodeSource, require_same_chain
 from node.cli.output import Output, table
-from node.cli.resolve import resolve
+from node.cli.resolve import require_subnet_named, resolve
 from node.cli.standings import Standing, Wanted, exit_code, kinship_lines, stage_text, standings
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
 
     from rich.console import Console
 
@@ -56,7 +56,7 @@ def run(identifier: str | None, choice: ChainChoice, watching: Watching, *, as_j
     if address:
         overrides.pop("chain.hotkey")
     source = _source(watching)
-    settings = resolve(choice.config, overrides).settings
+    settings = require_subnet_named(resolve(choice.config, overrides).settings)
     wanted = _wanted(identifier, address, settings)
     return asyncio.run(_show(settings, wanted, source, Output("chain-status", as_json=as_json), watching))
 
@@ -106,7 +106,7 @@ async def _show(
     finally:
         if source is not None:
             await source.close()
-    _print_all(rows, output)
+    _print_all(rows, output, asked_a_node=source is not None)
     return int(exit_code(rows))
 
 
@@ -163,7 +163,7 @@ async def _standings(
     return standings(wanted, state, view)
 
 
-def _print_all(rows: tuple[Standing, ...], output: Output) -> None:
+def _print_all(rows: tuple[Standing, ...], output: Output, *, asked_a_node: bool) -> None:
     if not rows and not output.as_json:
         output.note("nothing is known of this hotkey or content hash on this subnet")
         return
@@ -177,11 +177,22 @@ def _print_all(rows: tuple[Standing, ...], output: Output) -> None:
             console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     output.result(rows, show)
+    for text in next_steps(rows, asked_a_node=asked_a_node):
+        output.note(text)
+
+
+def next_steps(rows: Sequence[Standing], *, asked_a_node: bool) -> list[str]:
+    """Return what the reader may want to do now, as one line each."""
+    codes = sorted({row.code for row in rows if row.code})
+    steps = [f"`cacheon explain {code}` says what it means and what to do" for code in codes]
+    if not asked_a_node and any(row.stage == "revealed" for row in rows):
+        steps.append("the chain knows no verdict: `--node URL` asks a validator's node for it")
+    return steps
 
 
 def detail_lines(row: Standing) -> list[str]:
     """Return what a verdict says beside its code."""
-    return [f"{row.content_hash}: {row.detail}"] if row.detail else []
+    return [f"block {row.block}, {row.content_hash[:12]}: {row.detail}"] if row.detail else []
 
 
 def _tell(row: Standing, output: Output) -> None:

@@ -47,13 +47,13 @@ def run(config: str | None, *, as_json: bool) -> int:
     """Look at everything and return 0, or 6 when a node would refuse to qualify here."""
     output = Output("doctor", as_json=as_json)
     subject = _subject(config)
-    waited = False
+    told: tuple[str, ...] = ()
 
     def waiting(names: tuple[str, ...]) -> None:
-        nonlocal waited
-        if not waited or len(names) < 4:
+        nonlocal told
+        if names != told and (not told or len(names) < 4):
             output.note(f"still looking: {', '.join(names)}")
-        waited = True
+            told = names
 
     report = asyncio.run(run_checks(CHECKS, subject, waiting))
     diagnosis = diagnose(report, subject)

@@ -26,7 +26,7 @@ from node.cli.paying import (
     with_pointer,
     with_retry,
 )
-from node.cli.resolve import resolve
+from node.cli.resolve import require_subnet_named, resolve
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -82,6 +82,8 @@ def run(request: Request, *, dry_run: bool, as_json: bool) -> None:
     prepared = prepare(folder, request.url, allow_loopback_http=settings.is_devnet)
     if request.wish.pay:
         require_payable(settings, prepared, folder)
+    if request.wish.pay or not dry_run:
+        require_subnet_named(settings)
     if dry_run:
         _plan(settings, prepared, request, output)
         return

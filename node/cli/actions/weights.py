@@ -212,7 +212,8 @@ def _print_shown(console: Console, result: Shown) -> None:
 
 def _print_plan(console: Console, result: Planned) -> None:
     words = {
-        "sign": "would be signed now", "wait": "waits", "follow": "a publication is open and only followed",
+        "sign": "would be signed now", "wait": "waits",
+        "follow": "nothing new, while the publication that was signed last is followed",
         "done": "the epoch has had its publication",
     }
     how = "commit-reveal" if result.commit_reveal else "in the clear"

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from node.cli.actions.chain_status import next_steps
 from node.cli.options import ChainChoice
+from node.cli.standings import Standing
 
 if TYPE_CHECKING:
     from tests.node.cli.conftest import RunCli
@@ -61,6 +63,36 @@ def test_package_refuses_like_a_validator(cli: RunCli, tmp_path: Path) -> None:
     assert packed.document["error"]["location"] == "kernels/silu_and_mul.py:1"
     submitted = cli("chain-submit", str(bundle), "--url", URL, "--network", "devnet", "--dry-run", "--json")
     assert submitted.document["error"] == packed.document["error"]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [("chain-submit", str(EXAMPLE), "--url", "https://example.com/a.tar.gz"), ("chain-status",), ("chain-cost",)],
+    ids=lambda one: one[0],
+)
+def test_no_subnet_is_named(cli: RunCli, command: tuple[str, ...]) -> None:
+    """The root network is never meant: the command says how to name a subnet before it reads a wallet or the chain."""
+    ran = cli(*command, "--network", "finney", "--json")
+    assert ran.code == 2
+    assert ran.document["error"]["code"] == "SUBNET_NOT_NAMED"
+    assert "--netuid" in ran.document["error"]["hint"]
+
+
+def _standing(stage: str, code: str) -> Standing:
+    return Standing(
+        id=stage, hotkey="h", content_hash="c", url="", stage=stage, block=3, rounds_left=0, code=code, blame="",
+        detail="", weight_ppm=0, final=True,
+    )
+
+
+def test_what_to_do_next_is_said() -> None:
+    """Every code of the rows can be explained, and who asked the chain alone hears where verdicts are."""
+    failed, revealed = _standing("failed", "NOT_FASTER"), _standing("revealed", "")
+    (step,) = next_steps((failed, failed), asked_a_node=True)
+    assert "cacheon explain NOT_FASTER" in step
+    (step,) = next_steps((revealed,), asked_a_node=False)
+    assert "--node URL" in step
+    assert next_steps((revealed,), asked_a_node=True) == []
 
 
 def test_package_of_nothing(cli: RunCli) -> None:
