@@ -39,6 +39,7 @@ from config.settings import ChainSettings
 
 _HEADERS_KEPT = 1024
 _SILENT_BLOCKS = 5  # block times without a head before the endpoint is asked
+_SILENCE_FLOOR_SECONDS = 20.0  # a devnet may be told to make blocks more slowly than its runtime's constant says
 
 
 class ChainIdentity(msgspec.Struct, frozen=True):
@@ -74,16 +75,18 @@ class ChainClient(ConnectionOwner):
         rpc_per_second: int = 50,
         runtime_cache_dir: Path | None = None,
         genesis_hash: str = "",
+        final: BlockRef | None = None,
         silence_seconds: float | None = None,
     ) -> None:
         """Make a client; nothing is dialled yet.
 
-        `genesis_hash` binds it to a chain; without it the first endpoint that answers does. `silence_seconds` is how
-        long no finalized head may be announced before the endpoint is asked (default: five block times).
+        `genesis_hash` binds it to a chain, and `final`, a block known to be final, to its branch; without them the
+        first endpoint that answers does. `silence_seconds` is how long no finalized head may be announced before the
+        endpoint is asked (default: five block times, 20 s at least).
         """
         super().__init__(
             endpoints, request_timeout=request_timeout, rpc_per_second=rpc_per_second,
-            runtime_cache_dir=runtime_cache_dir, genesis_hash=genesis_hash,
+            runtime_cache_dir=runtime_cache_dir, genesis_hash=genesis_hash, final=final,
         )
         self.submit_timeout = submit_timeout
         self._silence_seconds = silence_seconds
@@ -95,7 +98,8 @@ class ChainClient(ConnectionOwner):
 
     @classmethod
     def from_settings(
-        cls, settings: ChainSettings, *, runtime_cache_dir: Path | None = None, genesis_hash: str = ""
+        cls, settings: ChainSettings, *, runtime_cache_dir: Path | None = None, genesis_hash: str = "",
+        final: BlockRef | None = None,
     ) -> ChainClient:
         """Return a client for the `chain` section of the settings."""
         return cls(
@@ -105,6 +109,7 @@ class ChainClient(ConnectionOwner):
             rpc_per_second=settings.rpc_per_second,
             runtime_cache_dir=runtime_cache_dir,
             genesis_hash=genesis_hash,
+            final=final,
         )
 
     # -- lifecycle ---------------------------------------------------------------------------------------------
@@ -479,7 +484,7 @@ class ChainClient(ConnectionOwner):
     async def silence_seconds(self) -> float:
         """See `chain.heads.Owner`."""
         if self._silence_seconds is None:
-            self._silence_seconds = _SILENT_BLOCKS * await self.block_seconds()
+            self._silence_seconds = max(_SILENT_BLOCKS * await self.block_seconds(), _SILENCE_FLOOR_SECONDS)
         return self._silence_seconds
 
     async def admit_head(self, raw: dict[str, Any], last: BlockRef | None) -> FinalizedHead | None:

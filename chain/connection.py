@@ -30,9 +30,9 @@ _CANONICAL_KEPT = 16_384
 class ChainPin:
     """What all endpoints of one client must agree on: the genesis, and the newest block known to be final."""
 
-    def __init__(self, genesis: str = "") -> None:
+    def __init__(self, genesis: str = "", final: BlockRef | None = None) -> None:
         self.genesis = genesis
-        self.final: BlockRef | None = None
+        self.final = final
 
 
 class Connection:
@@ -172,7 +172,8 @@ def forked(url: str, block: BlockRef, found: str) -> NetworkError:
     return NetworkError(
         "CHAIN_FORKED",
         f"{host_of(url)} has block {found} at height {block.number}, where {block.hash} was read before.",
-        hint="The endpoint is on a fork; if it lasts, take it out of `chain.endpoints`.",
+        hint="The endpoint is on a fork: if it lasts, take it out of `chain.endpoints`. A local chain that was put back"
+        " to an older state needs its own chain file again, or a fresh `state_dir`.",
     )
 
 

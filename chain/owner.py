@@ -19,6 +19,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from chain.blocks import BlockRef
 from chain.connection import ChainPin, Connection
 from chain.endpoints import EndpointPool
 from chain.runtimes import Runtimes
@@ -46,7 +47,7 @@ class ConnectionOwner:
 
     def __init__(
         self, endpoints: Sequence[str], *, request_timeout: float, rpc_per_second: int, runtime_cache_dir: Path | None,
-        genesis_hash: str,
+        genesis_hash: str, final: BlockRef | None,
     ) -> None:
         if not endpoints:
             raise unreachable("because none is configured")
@@ -56,7 +57,7 @@ class ConnectionOwner:
         self.runtimes = Runtimes(runtime_cache_dir)
         self._pool = EndpointPool(endpoints)
         self._gate = Gate(rpc_per_second)
-        self._pin = ChainPin(genesis_hash)
+        self._pin = ChainPin(genesis_hash, final)
         self._connection: Connection | None = None
         self._dialling: asyncio.Task[Connection] | None = None
 

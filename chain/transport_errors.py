@@ -116,7 +116,7 @@ def translate(error: BaseException, doing: str) -> CacheonError:
     """Return our error for one that was raised while `doing` something (a gerund phrase)."""
     if isinstance(error, CacheonError):
         return error
-    text = plain(error) or type(error).__name__
+    text = plain(error).rstrip(". ") or type(error).__name__
     if isinstance(error, ThrottledError):
         until = "" if error.retry_after is None else f"; it asks to wait {error.retry_after:.0f} s"
         return NetworkError(

@@ -24,6 +24,7 @@ from typing import Any
 import structlog
 from sqlalchemy import Connection
 
+from chain.blocks import BlockRef
 from chain.client import ChainClient
 from config.errors import ExitCode
 from config.settings import Settings
@@ -118,7 +119,8 @@ async def _serve(settings: Settings, ready: asyncio.Event | None) -> None:
         receipts = await asyncio.to_thread(ReceiptBook.open, layout)
         bound = await store.read(chain_view)
         client = ChainClient.from_settings(
-            settings.chain, runtime_cache_dir=layout.runtime_cache, genesis_hash=bound.genesis_hash if bound else ""
+            settings.chain, runtime_cache_dir=layout.runtime_cache, genesis_hash=bound.genesis_hash if bound else "",
+            final=BlockRef(bound.cursor_block, bound.cursor_hash) if bound and bound.cursor_hash else None,
         )
         parts.push_async_callback(client.close)
         watch = ChainWatch(layout, settings.chain.poll_seconds)

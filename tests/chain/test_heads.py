@@ -177,6 +177,13 @@ async def test_a_head_that_stands_still_is_told(world: Any) -> None:
     assert (await until_head(client, 2)).block == ref(world)
 
 
+async def test_a_devnet_may_be_slower_than_its_runtime_says(world: Any) -> None:
+    """Its block time is an option of its start, which the slot duration of the runtime does not follow."""
+    client = world.new_client()
+    assert await client.silence_seconds() >= 20
+    assert await client.silence_seconds() >= 5 * await client.block_seconds()
+
+
 async def test_old_heads_announced_again_and_again_are_no_news(world: Any, relay: Relay) -> None:
     """An endpoint that was put back to an older block is not mistaken for one that is followed."""
     client = world.new_client(relay.url, silence_seconds=0.05)
@@ -244,6 +251,28 @@ async def test_an_endpoint_on_a_fork_is_found_out_by_the_hash_of_a_height(world:
     client = world.new_client(relay.url)
     client._endpoints.append(world.node.url)
     assert await client.read(block, [(Storage.TEMPO, [world.netuid])]) == [20]
+    assert client._connection.endpoint == world.node.url
+
+
+async def test_a_client_that_knows_a_final_block_uses_no_endpoint_of_another_branch(world: Any, relay: Relay) -> None:
+    """What was read in an earlier life decides between endpoints that disagree, before anything is taken from one."""
+    final = world.blocks(5)
+    world.blocks(3)
+
+    def bend(request: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
+        if request["method"] == "chain_getBlockHash" and request["params"] == [[0, final.number]]:
+            return answer | {"result": [answer["result"][0], "0x" + "ee" * 32]}
+        return answer
+
+    relay.bend = bend
+    alone = world.new_client(relay.url, final=final)
+    with pytest.raises(NetworkError) as caught:
+        await alone.open()
+    assert caught.value.code == "CHAIN_FORKED"
+    assert "state_dir" in caught.value.hint
+    client = world.new_client(relay.url, final=final)
+    client._endpoints.append(world.node.url)
+    assert (await until_head(client, 9)).block == ref(world)
     assert client._connection.endpoint == world.node.url
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from chain.client import ChainClient
 from chain.devnet.config import DevnetConfig
 from chain.devnet.genesis_document import Genesis, NeuronSpec, OwnerSpec
 from chain.devnet.server import Devnet
@@ -27,6 +28,7 @@ from node.store.chain_seen import read_chain_seen
 from node.store.engine import Store
 from node.store.layout import StateLayout
 from node.store.lock import read_holder
+from node.store.submission_rows import Cursor, record_scan
 from qualify.intake_runner import IntakeRunner
 from tests.node.support import until
 
@@ -138,6 +140,31 @@ async def test_another_chain_is_refused(settings: Settings) -> None:
     with pytest.raises(CacheonError) as caught:
         await run_node(settings)
     assert caught.value.code == "STORE_FOREIGN_CHAIN"
+
+
+async def test_an_endpoint_of_another_branch_is_waited_out(settings: Settings) -> None:
+    """A chain that has another block where this folder stands is not followed; the status says what was read before."""
+    layout, stop = StateLayout.at(settings.state_dir), asyncio.Event()
+    client = ChainClient(settings.chain.endpoints)
+    store = await Store.open(layout)
+    await store.bind(await client.genesis_hash(), 2)
+    await store.write(record_scan, None, Cursor(1, "0x" + "ee" * 32), [])
+    await store.close()
+    await client.close()
+    node = asyncio.create_task(run_node(settings, stop=stop))
+
+    def told() -> bool:
+        if node.done():
+            node.result()
+        view = read_chain_seen(layout)
+        return view is not None and view.away_code == "CHAIN_FORKED"
+
+    await until(told)
+    (reason,) = read_status(settings.state_dir).reasons
+    assert reason.name == "chain_away"
+    assert "was read before" in reason.sentence
+    stop.set()
+    await node
 
 
 async def test_stop_while_starting(settings: Settings) -> None:
