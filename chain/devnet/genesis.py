@@ -72,6 +72,12 @@ def write_subnet(context: Context, spec: SubnetSpec) -> None:
     state, netuid = context.state, spec.netuid
     if netuid == 0 or subnet_exists(state, netuid):
         raise ConfigurationError("GENESIS_INVALID", f"netuid {netuid} is reserved or stands there twice.")
+    if len(spec.neurons) > spec.max_allowed_uids:  # registering them would silently push out the first ones
+        raise ConfigurationError(
+            "GENESIS_INVALID",
+            f"subnet {netuid} has {len(spec.neurons)} neurons and room for {spec.max_allowed_uids}.",
+            hint="raise `max_allowed_uids`, or name fewer neurons",
+        )
     put(state, "NetworksAdded", netuid, value=True)
     for item, field in _SPEC_FIELDS:
         put(state, item, netuid, value=getattr(spec, field))

@@ -90,8 +90,10 @@ def test_malformed_documents(tmp_path: Path, text: str, code: str) -> None:
         {"subnets": (genesis(),)},
         {"tempo": 70_000},
         {"balances": {address(MINER): -1}},
+        {"max_allowed_uids": len(genesis().neurons) - 1},
     ],
-    ids=["bad address", "root", "neuron twice", "subnet twice", "tempo too large", "negative balance"],
+    ids=["bad address", "root", "neuron twice", "subnet twice", "tempo too large", "negative balance",
+         "more neurons than places"],
 )
 def test_impossible_genesis(changes: dict[str, object]) -> None:
     """A genesis that cannot be built is refused with GENESIS_INVALID before anything listens."""
