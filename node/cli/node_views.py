@@ -130,7 +130,8 @@ class HttpNode:
         except TimeoutError as error:
             raise self._away(f"no answer within {_SECONDS:g} s") from error
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise self._away(" ".join(str(error).split())[:300] or type(error).__name__) from error
+            said = " ".join(str(error).split()).replace(" ssl:default", "")  # the library's words for "no TLS"
+            raise self._away(said[:300] or type(error).__name__) from error
         if len(body) > _ANSWER_BYTES:
             raise self._strange(f"more than {_ANSWER_BYTES} bytes")
         return response.status, body

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 PIPED_COLUMNS = 120
+RAO_PER_TAO = 1_000_000_000
 
 
 class Output:
@@ -99,3 +100,9 @@ def facts(console: Console, pairs: Iterable[tuple[str, str]]) -> None:
     width = max((len(name) for name, _ in rows), default=0)
     for name, value in rows:
         console.print(f"{name:{width}s}  {value}", markup=False, soft_wrap=True)
+
+
+def tao_text(amount_rao: int) -> str:
+    """Return an amount as a person reads it, exactly."""
+    whole, rest = divmod(amount_rao, RAO_PER_TAO)
+    return f"{whole}{f'.{rest:09d}'.rstrip('0') if rest else ''} TAO ({amount_rao} rao)"

@@ -23,7 +23,7 @@ from config.errors import CacheonError, ChainError, ConfigurationError, NetworkE
 from config.settings import Settings
 from node.cli.miner import Prepared
 from node.cli.options import ChainChoice
-from node.cli.output import Output
+from node.cli.output import Output, tao_text
 from node.cli.resolve import miner_state, variable
 
 if TYPE_CHECKING:
@@ -202,7 +202,7 @@ async def pay(
                 "Nothing was paid.",
                 hint="the subnet may be changing hands: run the command again, with endpoints that you trust",
             )
-        output.note(f"paying {quote.amount_rao} rao to {quote.destination}")
+        output.note(f"paying {tao_text(quote.amount_rao)} to {quote.destination}")
         return _paid(await pay_once(client, signer, quote, cost, record))
 
 

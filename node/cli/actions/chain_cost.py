@@ -10,13 +10,11 @@ import msgspec
 from config.errors import ChainError, WalletError
 from config.settings import Settings
 from node.cli.options import ChainChoice
-from node.cli.output import Output, facts
+from node.cli.output import Output, facts, tao_text
 from node.cli.resolve import require_subnet_named, resolve
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-RAO_PER_TAO = 1_000_000_000
 
 
 class Cost(msgspec.Struct, frozen=True):
@@ -77,14 +75,8 @@ async def _read(settings: Settings) -> tuple[Cost, str]:
     return cost, why
 
 
-def tao(amount_rao: int) -> str:
-    """Return an amount as a person reads it, exactly."""
-    whole, rest = divmod(amount_rao, RAO_PER_TAO)
-    return f"{whole}{f'.{rest:09d}'.rstrip('0') if rest else ''} TAO ({amount_rao} rao)"
-
-
 def _price(amount_rao: int) -> str:
-    return tao(amount_rao) if amount_rao else "nothing"
+    return tao_text(amount_rao) if amount_rao else "nothing"
 
 
 def _show(console: Console, cost: Cost) -> None:
@@ -99,5 +91,5 @@ def _show(console: Console, cost: Cost) -> None:
         ("counts for reveals", f"up to {cost.window_blocks} blocks after the payment"),
     ]
     if cost.payer is not None and cost.spendable_rao is not None:
-        rows.append(("your coldkey", f"{cost.payer}: {tao(cost.spendable_rao)}"))
+        rows.append(("your coldkey", f"{cost.payer}: {tao_text(cost.spendable_rao)}"))
     facts(console, rows)

@@ -29,9 +29,8 @@ def _show(console: Console, status: NodeStatus) -> None:
         ("submissions", counts),
         ("weights", _publication_text(status)),
     ]
-    if status.running_pid:
-        rows.insert(1, ("ready", "yes" if status.ready else "no"))
-    rows += [("because" if reason.blocks else "mind", reason.sentence) for reason in _told(status)]
+    reasons = [("because" if reason.blocks else "mind", reason.sentence) for reason in _told(status)]
+    rows[1:1] = [("ready", "yes" if status.ready else "no"), *reasons] if status.running_pid else reasons
     rows += [(f"crown of {crown.target_id}", _crown_text(crown)) for crown in status.crowns if crown.live]
     facts(console, rows)
     if status.submissions:

@@ -12,7 +12,7 @@ from config.errors import CacheonError
 from config.settings import Settings
 from node.cli.miner import Prepared, bundle_folder, commit, prepare, require_registration, submission_id
 from node.cli.options import ChainChoice
-from node.cli.output import Output, facts
+from node.cli.output import Output, facts, tao_text
 from node.cli.paying import (
     Paid,
     Plan,
@@ -178,8 +178,8 @@ def _show_plan(console: Console, planned: DryRun) -> None:
     if planned.payment is not None:
         payment = planned.payment
         rows += [
-            ("would pay", f"{payment.amount_rao} rao to {payment.destination}"),
-            ("out of", f"{payment.spendable_rao} rao of {payment.payer}"),
+            ("would pay", f"{tao_text(payment.amount_rao)} to {payment.destination}"),
+            ("out of", f"{tao_text(payment.spendable_rao)} of {payment.payer}"),
             ("price holds", f"from block {payment.block} to block {payment.quoted_until}"),
         ]
     facts(console, rows)
@@ -195,5 +195,5 @@ def _show(console: Console, submitted: Submitted) -> None:
     ]
     if submitted.payment is not None:
         paid = submitted.payment
-        rows.append(("paid", f"{paid.amount_rao} rao in block {paid.block}, extrinsic {paid.index}"))
+        rows.append(("paid", f"{tao_text(paid.amount_rao)} in block {paid.block}, extrinsic {paid.index}"))
     facts(console, rows)

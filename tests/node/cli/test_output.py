@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+import pytest
+
 from config.errors import ErrorDocument
+from node.cli.output import tao_text
 from node.envelope import failure_line, schema_of, success_line
 
 if TYPE_CHECKING:
@@ -66,3 +69,17 @@ def test_no_color_is_honoured(cli: RunCli) -> None:
     plain = cli("explain", "NO_SUCH", env={"FORCE_COLOR": "1", "NO_COLOR": "1"})
     assert "31m" in forced.err
     assert "31m" not in plain.err
+
+
+@pytest.mark.parametrize(
+    ("rao", "text"),
+    [
+        (0, "0 TAO (0 rao)"),
+        (1, "0.000000001 TAO (1 rao)"),
+        (1_500_000_000, "1.5 TAO (1500000000 rao)"),
+        (100_000_000_000, "100 TAO (100000000000 rao)"),
+    ],
+)
+def test_amounts_are_exact_in_both_units(rao: int, text: str) -> None:
+    """A person reads TAO, the chain counts rao; neither is rounded."""
+    assert tao_text(rao) == text
