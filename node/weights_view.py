@@ -118,7 +118,7 @@ def _why(hotkey: str, lines: tuple[ShareLine, ...], burn_hotkey: str) -> tuple[s
         if line.recipient == hotkey:
             absent = "" if line.hotkey == hotkey else f"; in place of {line.hotkey}, who left the subnet"
             left = 100 * line.standing_credit / line.full_credit if line.full_credit else 0.0
-            reasons.append(f"crown of {line.target_id}, {left:.1f} % of its credit left{absent}")
+            reasons.append(f"crown of {line.target_id}: {left:.1f} % of its credit left{absent}")
     if hotkey == burn_hotkey:
         reasons.append("burns what was lost to decay" if lines else "burns everything while nothing is crowned")
     return tuple(reasons)

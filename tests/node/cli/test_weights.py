@@ -54,7 +54,7 @@ async def test_show_tells_who_gets_what_and_why(cli: RunCli, world: World) -> No
     data = ran.document["data"]
     assert data["state"]["shares"][0]["hotkey"] == ANN
     assert data["state"]["shares"][0]["ppm"] == 1_000_000
-    assert data["state"]["shares"][0]["why"][0].startswith("crown of t1: ")
+    assert data["state"]["shares"][0]["why"] == ["crown of t1: 100.0 % of its credit left"]
     assert data["chain"]["differs"] is False
     assert [(one["epoch"], one["status"]) for one in data["state"]["publications"]] == [(0, "confirmed")]
     plain = await ask(cli, world, "weights", "show", *state_of(world))
