@@ -34,7 +34,7 @@ from chain.runtimes import LAST_RUNTIME_UPGRADE
 from chain.session import Feed
 from chain.signer import Signer
 from chain.transport_errors import AnswerError
-from config.errors import ChainError, NetworkError
+from config.errors import Blame, ChainError, NetworkError
 from config.settings import ChainSettings
 
 _HEADERS_KEPT = 1024
@@ -150,6 +150,7 @@ class ChainClient(ConnectionOwner):
                 "SUBNET_NOT_FOUND",
                 f"Subnet {netuid} does not exist on this chain; it has: {known}.",
                 hint="Set `chain.netuid` to one of them, or check that `chain.endpoints` names the chain you mean.",
+                blame=Blame.OPERATOR,
             )
 
     async def try_another(self) -> None:
@@ -378,7 +379,7 @@ class ChainClient(ConnectionOwner):
             offered = codec.runtime_api_map.get(api, {}).get(method)
             if offered is None:
                 message = f"Runtime {codec.spec_version} has no runtime call {api}.{method}."
-                raise ChainError("CHAIN_ABI_MISSING", message)
+                raise ChainError("CHAIN_ABI_MISSING", message, blame=Blame.OPERATOR)
             parts = [codec.encode(kind, one) for (_, kind), one in zip(offered["inputs"], arguments, strict=True)]
             raw = await connection.request("state_call", [f"{api}_{method}", "0x" + b"".join(parts).hex(), block.hash])
             await connection.require_canonical(block)
@@ -532,6 +533,7 @@ class ChainClient(ConnectionOwner):
                 "CHAIN_ABI_MISSING",
                 f"Runtime {spec} lacks what this version needs: {'; '.join(missing)}.",
                 hint="Update cacheon, or point `chain.endpoints` at a supported subtensor chain.",
+                blame=Blame.OPERATOR,
             )
         self._probed.add(spec)
 

@@ -29,7 +29,7 @@ from chain.sealing import Sealed, sealer_for
 from chain.signer import Signer
 from chain.wallet import not_registered
 from config.canonical import sha256_hex
-from config.errors import ChainError, NetworkError
+from config.errors import Blame, ChainError, NetworkError
 
 _ERA_BLOCKS = 64
 _ATTEMPTS = 3
@@ -169,6 +169,7 @@ def _stale(answer: str) -> ChainError:
         "COMMITMENT_STALE",
         f"Another extrinsic of this hotkey came first, {_ATTEMPTS} times in a row: {answer}.",
         hint="Stop the other program that uses this hotkey, or give it a hotkey of its own.",
+        blame=Blame.MINER,
     )
 
 
@@ -185,6 +186,7 @@ async def _no_space(client: ChainClient, netuid: int, hotkey: str, size: int) ->
         f"The hotkey has committed {used} of {int(space)} bytes in this epoch, this commitment needs "
         f"{max(size, _LEAST_CHARGED_BYTES)} more, and {when} (SpaceLimitExceeded).",
         hint="Wait for that block and submit again; a shorter URL needs less.",
+        blame=Blame.MINER,
     )
 
 

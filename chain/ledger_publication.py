@@ -25,7 +25,7 @@ from chain.pending import PendingExtrinsic, fate_of
 from chain.signer import Signer
 from chain.waiting import Waiting
 from config.canonical import domain_digest
-from config.errors import ChainError, InternalError
+from config.errors import Blame, ChainError, InternalError
 
 ERA_BLOCKS = 64
 CommitmentStatus = Literal["intent", "submitted", "confirmed", "failed", "expired"]
@@ -92,6 +92,7 @@ def ledger_journal_moved() -> InternalError:
         "LEDGER_JOURNAL_MOVED",
         "The journal of ledger commitments was written by someone else in the meantime.",
         hint="Only one node may use a state folder; stop the other one.",
+        blame=Blame.OPERATOR,
     )
 
 

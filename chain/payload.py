@@ -20,7 +20,7 @@ import json
 import msgspec
 
 from config.canonical import CanonicalJsonError, is_digest, read_json
-from config.errors import ConfigurationError
+from config.errors import Blame, ConfigurationError
 from config.limits import CHAIN
 from config.urls import url_problem
 
@@ -59,6 +59,7 @@ def encode_payload(payload: Payload, *, allow_loopback_http: bool = False) -> by
             "PAYLOAD_INVALID",
             f"Nothing can be committed: {problem.message}.",
             hint="host the archive at a public https:// URL; plain http is for loopback hosts on a devnet",
+            blame=Blame.MINER,
         )
     return data
 
@@ -90,6 +91,7 @@ def unsealable(size: int, url: int = 0, longest: int = 0) -> ConfigurationError:
         f"Nothing can be committed: the payload has {size} bytes, and a sealed commitment holds {SEALABLE_BYTES}"
         f"{about_url}.",
         hint="Publish the archive under a shorter URL; signed URLs with long queries are the usual reason.",
+        blame=Blame.MINER,
     )
 
 

@@ -18,7 +18,7 @@ import msgspec
 
 from chain.pending import PendingExtrinsic
 from config.canonical import domain_digest
-from config.errors import InternalError
+from config.errors import Blame, InternalError
 
 Status = Literal["intent", "submitted", "confirmed", "dropped", "expired"]
 _ADDED_LATER = ("mechanism", "spec_version")
@@ -110,4 +110,5 @@ def journal_moved() -> InternalError:
         "PUBLICATION_JOURNAL_MOVED",
         "The publication journal was written by someone else in the meantime.",
         hint="Only one node may use a state folder; stop the other one.",
+        blame=Blame.OPERATOR,
     )

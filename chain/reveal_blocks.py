@@ -19,7 +19,7 @@ from chain.blocks import BlockRef
 from chain.client import ChainClient
 from chain.events import ChainEvent
 from chain.patience import patiently
-from config.errors import CacheonError, ChainError, NetworkError
+from config.errors import Blame, CacheonError, ChainError, NetworkError
 
 PARALLEL_READS = 16  # reads in flight at once; the client's throttle still bounds their rate
 
@@ -66,6 +66,7 @@ def require_cursor(cursor: BlockRef, found_hash: str) -> None:
             "CURSOR_HASH_CHANGED",
             f"Block {cursor.number} has hash {found_hash} on this chain, but this node finished it as {cursor.hash}.",
             hint="The endpoint serves another chain, or a devnet was started afresh; use the matching state folder.",
+            blame=Blame.OPERATOR,
         )
 
 
@@ -94,4 +95,5 @@ def _explained(error: CacheonError, first: BlockRef, head: BlockRef) -> CacheonE
         f"Blocks {first.number} to {head.number} are still to be read for reveals, and no endpoint of "
         f"`chain.endpoints` keeps the state of block {first.number} any more.",
         hint="Add an archive node of the same chain to `chain.endpoints`; the node then goes on by itself.",
+        blame=Blame.OPERATOR,
     )

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from urllib.parse import urlsplit
 
-from config.errors import CacheonError, ChainError, ConfigurationError, NetworkError
+from config.errors import Blame, CacheonError, ChainError, ConfigurationError, NetworkError
 
 _TEXT_LIMIT = 300
 _PRUNED = re.compile("state already discarded|state is not available|missing trie node|pruned", re.IGNORECASE)
@@ -132,6 +132,7 @@ def translate(error: BaseException, doing: str) -> CacheonError:
         return ChainError(
             "CHAIN_ABI_MISSING", f"The runtime lacks a name needed while {doing}: {text}.",
             hint="Update cacheon, or point `chain.endpoints` at a supported subtensor chain.",
+            blame=Blame.OPERATOR,
         )
     return ChainError(
         "CHAIN_DECODE_FAILED", f"An answer of the chain could not be read while {doing}: {text}.", hint=_ODD_HINT
@@ -141,7 +142,8 @@ def translate(error: BaseException, doing: str) -> CacheonError:
 def _of_answer(text: str, doing: str) -> CacheonError:
     if _PRUNED.search(text):
         return ChainError(
-            "CHAIN_STATE_PRUNED", f"The endpoint no longer has the state needed while {doing}.", hint=_PRUNED_HINT
+            "CHAIN_STATE_PRUNED", f"The endpoint no longer has the state needed while {doing}.", hint=_PRUNED_HINT,
+            blame=Blame.OPERATOR,
         )
     if _UNKNOWN.search(text):
         return NetworkError(
@@ -159,6 +161,7 @@ def unreachable(detail: str) -> NetworkError:
         "CHAIN_UNREACHABLE",
         f"No chain endpoint can be reached {detail}.",
         hint="Check `chain.endpoints` and that the chain node (or `cacheon devnet`) is running.",
+        blame=Blame.OPERATOR,
     )
 
 
@@ -168,4 +171,5 @@ def foreign(why: str) -> ChainError:
         "CHAIN_GENESIS_DIFFERS",
         f"The chain endpoints are not of one chain: {why}.",
         hint="All of `chain.endpoints` must serve the chain this node began on.",
+        blame=Blame.OPERATOR,
     )

@@ -134,6 +134,12 @@ class GradeError(CacheonError):
     default_blame = Blame.OPERATOR
 
 
+class EvidenceError(GradeError):
+    """An attempt file that contradicts itself or its arena: a referee of ours wrote it, so it is ours to explain."""
+
+    default_blame = Blame.INTERNAL
+
+
 class ChainError(CacheonError):
     """The chain refused, or is not what this node needs."""
 

@@ -11,7 +11,7 @@ from importlib import resources
 import msgspec
 import tomli
 
-from config.errors import ConfigurationError, SourceLocation
+from config.errors import Blame, ConfigurationError, SourceLocation
 
 _SOURCE = "slot_judging.toml"
 
@@ -46,5 +46,6 @@ def load_slot_judging() -> Judging:
         return msgspec.convert(tomli.loads(data.decode("utf-8")), Judging)
     except (UnicodeDecodeError, tomli.TOMLDecodeError, msgspec.ValidationError) as error:
         raise ConfigurationError(
-            "CATALOG_INVALID", f"the table of edges is invalid: {error}", location=SourceLocation(f"config/{_SOURCE}")
+            "CATALOG_INVALID", f"the table of edges is invalid: {error}", location=SourceLocation(f"config/{_SOURCE}"),
+            blame=Blame.INTERNAL,
         ) from error

@@ -24,7 +24,7 @@ import tomli
 from config.canonical import domain_digest
 from config.catalog_rules import complaints
 from config.contracts import Contract, Correctness, Tolerance, atomic_contract_digest
-from config.errors import ConfigurationError, SourceLocation
+from config.errors import Blame, ConfigurationError, SourceLocation
 
 
 class Target(msgspec.Struct, frozen=True, dict=True):
@@ -329,5 +329,6 @@ def _line_of(text: str, subject: str) -> int:
 
 def _invalid(complaint: str, source: str, line: int = 0) -> ConfigurationError:
     return ConfigurationError(
-        "CATALOG_INVALID", f"target catalog is invalid: {complaint}", location=SourceLocation(source, line)
+        "CATALOG_INVALID", f"target catalog is invalid: {complaint}", location=SourceLocation(source, line),
+        blame=Blame.INTERNAL,
     )

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from config.canonical import path_order, sorted_paths
-from config.errors import IntakeError
+from config.errors import Blame, IntakeError
 from config.limits import INTAKE, IntakeLimits
 from intake.content_hash import record_header
 from intake.names import check_no_collisions, check_not_excluded, check_path
@@ -82,4 +82,7 @@ def _take(view: memoryview, offset: int, size: int) -> tuple[memoryview, int]:
 
 
 def _malformed(complaint: str) -> IntakeError:
-    return IntakeError("FILE_STREAM_MALFORMED", f"the file stream of a screened bundle is malformed: {complaint}.")
+    return IntakeError(
+        "FILE_STREAM_MALFORMED", f"the file stream of a screened bundle is malformed: {complaint}.",
+        blame=Blame.INTERNAL,
+    )

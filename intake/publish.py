@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from config.canonical import is_digest, sha256_hex
-from config.errors import CacheonError, HostError, IntakeError, NotFoundError
+from config.errors import Blame, CacheonError, HostError, IntakeError, NotFoundError
 from intake.content_hash import hash_files, read_tree
 from intake.file_stream import read_stream
 from intake.report import IntakeReport, decode_report, encode_report
@@ -121,7 +121,9 @@ def _check_agreement(stream: bytes | memoryview, files: Mapping[str, memoryview]
     listed = tuple((entry.path, entry.size, entry.sha256) for entry in report.files)
     actual = tuple((path, len(content), sha256_hex(content)) for path, content in files.items())
     if not report.accepted or sha256_hex(stream) != report.content_hash or listed != actual:
-        raise IntakeError("REPORT_MISMATCH", "an intake report does not describe the files that came with it.")
+        raise IntakeError(
+            "REPORT_MISMATCH", "an intake report does not describe the files that came with it.", blame=Blame.INTERNAL
+        )
 
 
 def _is_sound(entry: Path, content_hash: str) -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from config.canonical import CanonicalJsonError, canonical_json, read_json
-from config.errors import ErrorDocument, IntakeError
+from config.errors import Blame, ErrorDocument, IntakeError
 from intake.parts import Part
 from intake.refusal import clip
 
@@ -90,7 +90,11 @@ def decode_report(data: bytes) -> IntakeReport:
     try:
         report = msgspec.convert(read_json(data, require_canonical=True), IntakeReport)
     except (CanonicalJsonError, msgspec.ValidationError) as error:
-        raise IntakeError("REPORT_MALFORMED", f"an intake report is malformed: {clip(str(error), 200)}.") from error
+        raise IntakeError(
+            "REPORT_MALFORMED", f"an intake report is malformed: {clip(str(error), 200)}.", blame=Blame.INTERNAL
+        ) from error
     if report.schema != SCHEMA:
-        raise IntakeError("REPORT_MALFORMED", f"an intake report has the unknown schema {clip(report.schema)}.")
+        raise IntakeError(
+            "REPORT_MALFORMED", f"an intake report has the unknown schema {clip(report.schema)}.", blame=Blame.INTERNAL
+        )
     return report

@@ -11,7 +11,7 @@ from __future__ import annotations
 import msgspec
 
 from config.canonical import domain_digest
-from config.errors import InternalError
+from config.errors import Blame, InternalError
 
 EQUAL_PPM = 1_000_000
 
@@ -47,7 +47,9 @@ def standing_credit(claim: Claim, block: int, half_life_blocks: int) -> int:
     Raises `InternalError`: CLAIM_WORTHLESS, CLAIM_FROM_FUTURE (`block` lies before the crown), HALF_LIFE_INVALID.
     """
     if half_life_blocks < 1:
-        raise InternalError("HALF_LIFE_INVALID", f"a half-life of {half_life_blocks} blocks is not positive")
+        raise InternalError(
+            "HALF_LIFE_INVALID", f"a half-life of {half_life_blocks} blocks is not positive", blame=Blame.OPERATOR
+        )
     age = block - claim.crowned_block
     if age < 0:
         raise InternalError(

@@ -19,7 +19,7 @@ from nacl.exceptions import BadSignatureError, CryptoError
 from nacl.signing import SigningKey, VerifyKey
 
 from config.canonical import CanonicalJsonError, canonical_json, read_json, sha256_hex
-from config.errors import GradeError, InternalError
+from config.errors import Blame, GradeError, InternalError
 
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
@@ -112,7 +112,9 @@ def _signing_key(secret: bytes) -> SigningKey:
     try:
         return SigningKey(secret)
     except (CryptoError, ValueError, TypeError) as error:
-        raise InternalError("RECEIPT_KEY_INVALID", "a receipt key is a seed of 32 bytes") from error
+        raise InternalError(
+            "RECEIPT_KEY_INVALID", "a receipt key is a seed of 32 bytes", blame=Blame.OPERATOR
+        ) from error
 
 
 def _verify_one(key: bytes, message: bytes, signature: bytes) -> None:

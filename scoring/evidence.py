@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from config.arena import Arena
-from config.errors import GradeError
+from config.errors import EvidenceError, GradeError
 from scoring import sealing
 from scoring.attempt import ArmRecord, Attempt, Block, Launch, LimitsInForce, RoleBlock
 
@@ -33,17 +33,19 @@ def check_evidence(attempt: Attempt, arena: Arena) -> None:
     cases = _cases(attempt, arena)
     seed = sealing.parse_seed(attempt.seed.revealed)
     if sealing.commitment(seed, attempt.attempt_id) != attempt.seed.commitment:
-        raise GradeError("SEED_NOT_OPENING", "the revealed seed does not open the commitment")
+        raise EvidenceError("SEED_NOT_OPENING", "the revealed seed does not open the commitment")
     if attempt.launches and not any(stage.checks for stage in attempt.stages):
-        raise GradeError("CHECKS_MISSING", "launches were made and no correctness check before them is recorded")
+        raise EvidenceError("CHECKS_MISSING", "launches were made and no correctness check before them is recorded")
     if len(attempt.launches) > arena.launches_max:
-        raise GradeError(
+        raise EvidenceError(
             "LAUNCH_SURPLUS", f"{len(attempt.launches)} launches are recorded and the arena allows {arena.launches_max}"
         )
     clock = 0
     for position, launch in enumerate(attempt.launches):
         if launch.index != position:
-            raise GradeError("LAUNCH_MISSING", f"launch {position} is missing: the next recorded one is {launch.index}")
+            raise EvidenceError(
+                "LAUNCH_MISSING", f"launch {position} is missing: the next recorded one is {launch.index}"
+            )
         _check_schedule(attempt, seed, launch)
         _check_complete(launch, cases, arena)
         clock = _check_clock(launch, clock)
@@ -61,15 +63,17 @@ def _cases(attempt: Attempt, arena: Arena) -> tuple[int, ...]:
         raise GradeError("TARGET_NOT_IN_ARENA", f"arena {arena.id} has no workload for target {identity.target_id}")
     loads = arena.measured(identity.target_id, identity.slots)
     if identity.slots and not (own < set(identity.slots) and list(identity.slots) == sorted({*identity.slots})):
-        raise GradeError("SLOTS_INCONSISTENT", "the slots that were measured are not the target's and others, in order")
+        raise EvidenceError(
+            "SLOTS_INCONSISTENT", "the slots that were measured are not the target's and others, in order"
+        )
     if not loads:
         raise GradeError("TARGET_NOT_IN_ARENA", f"arena {arena.id} lacks a workload for one of the slots measured")
     count = sum(len(load.shapes) for load in loads)
     gaps = set(identity.gaps)
     if list(identity.gaps) != sorted(gaps) or not gaps <= set(range(count)):
-        raise GradeError("GAPS_INCONSISTENT", f"the cases left to stock are not some of {count}, in order")
+        raise EvidenceError("GAPS_INCONSISTENT", f"the cases left to stock are not some of {count}, in order")
     if attempt.launches and len(gaps) == count:
-        raise GradeError("GAPS_INCONSISTENT", "all cases are left to stock, and launches were made all the same")
+        raise EvidenceError("GAPS_INCONSISTENT", "all cases are left to stock, and launches were made all the same")
     return tuple(case for case in range(count) if case not in gaps)
 
 
@@ -83,33 +87,35 @@ def _check_identity(attempt: Attempt, arena: Arena) -> None:
             hint="grade it with the arena document that it names",
         )
     if (attempt.role == "primary") != (attempt.previous_attempt == ""):
-        raise GradeError("ROLE_INCONSISTENT", "a reproduction names the attempt before it, and a primary names none")
+        raise EvidenceError("ROLE_INCONSISTENT", "a reproduction names the attempt before it, and a primary names none")
     in_force = LimitsInForce(
         arena.arm_memory_bytes, arena.arm_threads, arena.call_deadline_ms, arena.attempt_budget_seconds
     )
     if attempt.limits != in_force:
-        raise GradeError("LIMITS_MISMATCH", "the limits in force were not those of the arena")
+        raise EvidenceError("LIMITS_MISMATCH", "the limits in force were not those of the arena")
     if attempt.environment.timing_method != arena.timing_method:
-        raise GradeError("TIMING_METHODS_MIXED", "the attempt was timed by another method than the arena registers")
+        raise EvidenceError("TIMING_METHODS_MIXED", "the attempt was timed by another method than the arena registers")
     if attempt.ended_unix_ns < attempt.started_unix_ns:
-        raise GradeError("TIMES_REVERSED", "the attempt ended before it started")
+        raise EvidenceError("TIMES_REVERSED", "the attempt ended before it started")
 
 
 def _check_schedule(attempt: Attempt, seed: bytes, launch: Launch) -> None:
     if launch.timing_method != attempt.environment.timing_method:
-        raise GradeError("TIMING_METHODS_MIXED", f"launch {launch.index} was timed by another method than the attempt")
+        raise EvidenceError(
+            "TIMING_METHODS_MIXED", f"launch {launch.index} was timed by another method than the attempt"
+        )
     slot = sealing.candidate_slot(seed, attempt.attempt_id, launch.index)
     if launch.candidate_slot != slot:
-        raise GradeError("COIN_MISMATCH", f"the slots of launch {launch.index} do not follow from the seed")
+        raise EvidenceError("COIN_MISMATCH", f"the slots of launch {launch.index} do not follow from the seed")
     if (launch.candidate.slot, launch.baseline.slot) != (slot, 1 - slot):
-        raise GradeError("SLOT_MISMATCH", f"an arm of launch {launch.index} did not sit in its slot")
+        raise EvidenceError("SLOT_MISMATCH", f"an arm of launch {launch.index} did not sit in its slot")
     cores = attempt.environment.cores
     if len(cores) <= 1 or any(arm.core != cores[arm.slot] for arm in (launch.baseline, launch.candidate)):
-        raise GradeError("SLOT_MISMATCH", f"an arm of launch {launch.index} did not run on the core of its slot")
+        raise EvidenceError("SLOT_MISMATCH", f"an arm of launch {launch.index} did not run on the core of its slot")
     for number, block in enumerate(launch.blocks):
         sealed = "candidate" if sealing.candidate_first(seed, attempt.attempt_id, launch.index, number) else "baseline"
         if block.first != sealed:
-            raise GradeError(
+            raise EvidenceError(
                 "ORDER_MISMATCH", f"the order in block {number} of launch {launch.index} does not follow from the seed"
             )
 
@@ -117,38 +123,44 @@ def _check_schedule(attempt: Attempt, seed: bytes, launch: Launch) -> None:
 def _check_complete(launch: Launch, cases: tuple[int, ...], arena: Arena) -> None:
     """Raises `GradeError`: LAUNCH_INCOMPLETE, CASE_MISMATCH."""
     if len(launch.blocks) != arena.blocks_per_launch:
-        raise GradeError(
+        raise EvidenceError(
             "LAUNCH_INCOMPLETE",
             f"launch {launch.index} has {len(launch.blocks)} blocks and the arena asks for {arena.blocks_per_launch}",
         )
     warmups = {len(arm.warmup) for arm in (launch.baseline, launch.candidate)}
     if len(warmups) > 1 or not warmups <= {arena.warmup_calls, max(arena.warmup_calls, len(cases))}:
-        raise GradeError("LAUNCH_INCOMPLETE", f"an arm of launch {launch.index} lacks checks of warm-up calls")
+        raise EvidenceError("LAUNCH_INCOMPLETE", f"an arm of launch {launch.index} lacks checks of warm-up calls")
     for number, block in enumerate(launch.blocks):
         if block.case != cases[number % len(cases)]:
-            raise GradeError("CASE_MISMATCH", f"block {number} of launch {launch.index} measured another shape")
+            raise EvidenceError("CASE_MISMATCH", f"block {number} of launch {launch.index} measured another shape")
         for part in (block.baseline, block.candidate):
             if not len(part.call_ns) == len(part.checks) == arena.calls_per_block:
-                raise GradeError("LAUNCH_INCOMPLETE", f"block {number} of launch {launch.index} lacks calls or checks")
+                raise EvidenceError(
+                    "LAUNCH_INCOMPLETE", f"block {number} of launch {launch.index} lacks calls or checks"
+                )
 
 
 def _check_clock(launch: Launch, clock: int) -> int:
     """Return the launch's end. Raises `GradeError`: CLOCK_BACKWARDS, TIMING_NOT_POSITIVE."""
     if launch.start_ns < clock:
-        raise GradeError("CLOCK_BACKWARDS", f"launch {launch.index} starts before the one before it had ended")
+        raise EvidenceError("CLOCK_BACKWARDS", f"launch {launch.index} starts before the one before it had ended")
     clock = launch.start_ns
     for arm in (launch.baseline, launch.candidate):
         if not launch.start_ns <= arm.start_ns <= arm.ready_ns <= launch.end_ns:
-            raise GradeError("CLOCK_BACKWARDS", f"an arm of launch {launch.index} was ready before it was started")
+            raise EvidenceError("CLOCK_BACKWARDS", f"an arm of launch {launch.index} was ready before it was started")
         clock = max(clock, arm.ready_ns)
     for part in _in_order(launch.blocks):
         if min(part.call_ns) <= 0:
-            raise GradeError("TIMING_NOT_POSITIVE", f"a timed call of launch {launch.index} has no positive duration")
+            raise EvidenceError(
+                "TIMING_NOT_POSITIVE", f"a timed call of launch {launch.index} has no positive duration"
+            )
         if part.start_ns < clock:
-            raise GradeError("CLOCK_BACKWARDS", f"a block of launch {launch.index} starts before an earlier one ended")
+            raise EvidenceError(
+                "CLOCK_BACKWARDS", f"a block of launch {launch.index} starts before an earlier one ended"
+            )
         clock = part.start_ns + sum(part.call_ns)
     if launch.end_ns < clock:
-        raise GradeError("CLOCK_BACKWARDS", f"launch {launch.index} ends before its last block")
+        raise EvidenceError("CLOCK_BACKWARDS", f"launch {launch.index} ends before its last block")
     return launch.end_ns
 
 
@@ -164,11 +176,13 @@ def _check_fresh(attempt: Attempt) -> None:
     for launch in attempt.launches:
         for arm in (launch.baseline, launch.candidate):
             if not arm.process or arm.process in processes:
-                raise GradeError("PROCESS_REUSED", f"launch {launch.index} reuses the process of another arm")
+                raise EvidenceError("PROCESS_REUSED", f"launch {launch.index} reuses the process of another arm")
             processes.add(arm.process)
         for digest in _candidate_inputs(launch.candidate, launch.blocks):
             if digest in inputs:
-                raise GradeError("INPUT_REPEATED", f"the candidate saw one input twice, last in launch {launch.index}")
+                raise EvidenceError(
+                    "INPUT_REPEATED", f"the candidate saw one input twice, last in launch {launch.index}"
+                )
             inputs.add(digest)
 
 

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from config.arena import Arena
-from config.errors import Blame, GradeError
+from config.errors import Blame, EvidenceError
 from scoring.attempt import AT_BOUND, ArmRecord, Attempt, CallCheck, Launch, Role, encode_attempt, read_attempt
 from scoring.evidence import check_evidence
 from scoring.incidents import Consequence, Outcome, consequence
@@ -48,7 +48,7 @@ def grade(attempt: Attempt | bytes, arena: Arena) -> Verdict:
     check_evidence(attempt, arena)
     endings = [consequence(incident) for incident in attempt.incidents]
     if bool(endings) != (attempt.ending == "incident"):
-        raise GradeError("ENDING_INCONSISTENT", "an attempt ends by incident exactly when it records one")
+        raise EvidenceError("ENDING_INCONSISTENT", "an attempt ends by incident exactly when it records one")
     for ending in _first_of(endings, "RETRY"):
         return _early(ending, attempt)
     for found in _failed_checks(attempt):
@@ -104,7 +104,7 @@ def _judge_speed(attempt: Attempt, arena: Arena) -> Verdict:
     test = SequentialTest.for_arena(arena)
     for launch in attempt.launches:
         if test.decision is not Decision.CONTINUE:
-            raise GradeError(
+            raise EvidenceError(
                 "LAUNCH_AFTER_DECISION", f"launch {launch.index} was made after the test was decided at {test.launches}"
             )
         test.add_launch(launch_value(launch, len(attempt.identity.gaps)), launch.candidate_slot)
@@ -123,7 +123,7 @@ def _check_ending(attempt: Attempt, decision: Decision) -> None:
         Decision.CONTINUE: "time",
     }[decision]
     if attempt.ending != expected:
-        raise GradeError(
+        raise EvidenceError(
             "ENDING_INCONSISTENT",
             f"the attempt says it ended by {attempt.ending!r}, its {len(attempt.launches)} launches say {expected!r}",
             hint="launches are missing from the file, or were added to it",

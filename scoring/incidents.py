@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from config.errors import Blame, GradeError
+from config.errors import Blame, EvidenceError
 from scoring.attempt import Incident
 
 Outcome = Literal["PASS", "FAIL", "RETRY"]
@@ -64,7 +64,7 @@ def consequence(incident: Incident) -> Consequence:
     if incident.kind in _CANDIDATE and incident.role == "baseline":
         reason = f"the incumbent failed: {_CANDIDATE[incident.kind][1]}"
         return Consequence("RETRY", "BASELINE_FAILED", Blame.INTERNAL, _sentence(reason, incident))
-    raise GradeError("INCIDENT_UNKNOWN", f"incident {incident.kind[:60]!r} of {incident.role} is not in the table")
+    raise EvidenceError("INCIDENT_UNKNOWN", f"incident {incident.kind[:60]!r} of {incident.role} is not in the table")
 
 
 def _sentence(reason: str, incident: Incident) -> str:

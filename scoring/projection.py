@@ -19,7 +19,7 @@ from typing import Literal
 import msgspec
 
 from config.canonical import domain_digest
-from config.errors import CacheonError, InternalError
+from config.errors import Blame, CacheonError, InternalError
 from scoring.apportion import PPM, apportion
 from scoring.claims import Claim, ClaimFault, claims_digest, full_credit, read_claim, standing_credit
 
@@ -90,7 +90,10 @@ def project(
     Raises `InternalError`: CLAIM_DUPLICATE, NO_USABLE_CLAIM, HALF_LIFE_INVALID.
     """
     if policy.half_life_blocks < 1:
-        raise InternalError("HALF_LIFE_INVALID", f"a half-life of {policy.half_life_blocks} blocks is not positive")
+        raise InternalError(
+            "HALF_LIFE_INVALID", f"a half-life of {policy.half_life_blocks} blocks is not positive",
+            blame=Blame.OPERATOR,
+        )
     usable, lines, faults = _lines(claims, block, frozenset(present), policy)
     if faults and not lines:
         raise InternalError("NO_USABLE_CLAIM", f"none of {len(faults)} claims can be used: {faults[0].message}")

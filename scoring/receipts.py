@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import msgspec
 
-from config.errors import GradeError
+from config.errors import EvidenceError, GradeError
 from scoring.attempt import Attempt, Environment, Reservation
 from scoring.claims import Claim
 from scoring.dsse import STATEMENT_TYPE, Statement, Subject
@@ -93,7 +93,7 @@ def verdict_statement(attempt: Attempt, attempt_digest: str, verdict: Verdict) -
 def crown_statement(event: SettlementEvent, verdict_receipts: tuple[str, str]) -> Statement:
     """Return the statement of one CROWN event. Raises `GradeError` (RECEIPT_NOT_A_CROWN) for any other event."""
     if event.type != "CROWN":
-        raise GradeError("RECEIPT_NOT_A_CROWN", f"a {event.type} event has no crown receipt")
+        raise EvidenceError("RECEIPT_NOT_A_CROWN", f"a {event.type} event has no crown receipt")
     return _statement(
         "bundle", event.order.content_hash, CROWN_V1, CrownPredicate(event, event.digest, verdict_receipts)
     )

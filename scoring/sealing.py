@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import re
 
-from config.errors import GradeError
+from config.errors import EvidenceError
 from scoring.policy import POLICY
 
 SEED_BYTES = 32
@@ -30,7 +30,7 @@ def commitment(seed: bytes, attempt_id: str) -> str:
 def parse_seed(revealed: str) -> bytes:
     """Return the seed bytes of its hex form. Raises `GradeError` (SEED_MALFORMED)."""
     if not _SEED_HEX.fullmatch(revealed):
-        raise GradeError("SEED_MALFORMED", f"a seed is {2 * SEED_BYTES} lower-case hexadecimal characters")
+        raise EvidenceError("SEED_MALFORMED", f"a seed is {2 * SEED_BYTES} lower-case hexadecimal characters")
     return bytes.fromhex(revealed)
 
 
@@ -65,4 +65,4 @@ def _bit(digest: bytes) -> int:
 
 def _require_seed(seed: bytes) -> None:
     if len(seed) != SEED_BYTES:
-        raise GradeError("SEED_MALFORMED", f"a seed has {SEED_BYTES} bytes, not {len(seed)}")
+        raise EvidenceError("SEED_MALFORMED", f"a seed has {SEED_BYTES} bytes, not {len(seed)}")

@@ -23,7 +23,7 @@ from collections.abc import Callable
 from enum import StrEnum
 
 from config.arena import Arena
-from config.errors import GradeError
+from config.errors import EvidenceError, GradeError
 from scoring.attempt import Block, Launch
 from scoring.policy import POLICY, BettingPolicy
 
@@ -45,7 +45,7 @@ def block_value(block: Block) -> float:
     """Return log(baseline / candidate) of one block's total call time. Raises `GradeError` (TIMING_NOT_POSITIVE)."""
     for times in (block.baseline.call_ns, block.candidate.call_ns):
         if not times or min(times) <= 0:
-            raise GradeError("TIMING_NOT_POSITIVE", "a timed call has a duration that is not positive")
+            raise EvidenceError("TIMING_NOT_POSITIVE", "a timed call has a duration that is not positive")
     return math.log(sum(block.baseline.call_ns) / sum(block.candidate.call_ns))
 
 
@@ -59,7 +59,7 @@ def launch_value(launch: Launch, gaps: int = 0) -> float:
     for block in launch.blocks:
         by_case.setdefault(block.case, []).append(block_value(block))
     if not by_case:
-        raise GradeError("LAUNCH_INCOMPLETE", f"launch {launch.index} has no blocks")
+        raise EvidenceError("LAUNCH_INCOMPLETE", f"launch {launch.index} has no blocks")
     total = math.fsum(statistics.median(by_case[case]) for case in sorted(by_case))
     return round(total / (len(by_case) + gaps), _DECIMALS)
 
@@ -108,11 +108,11 @@ class SequentialTest:
         Raises `GradeError`: VALUE_NOT_FINITE, SLOT_UNKNOWN, TEST_DECIDED (the test had already ended).
         """
         if not math.isfinite(log_ratio):
-            raise GradeError("VALUE_NOT_FINITE", "a launch value is not a finite number")
+            raise EvidenceError("VALUE_NOT_FINITE", "a launch value is not a finite number")
         if candidate_slot not in (0, 1):
-            raise GradeError("SLOT_UNKNOWN", f"slot {candidate_slot!r} is neither 0 nor 1")
+            raise EvidenceError("SLOT_UNKNOWN", f"slot {candidate_slot!r} is neither 0 nor 1")
         if self.decision is not Decision.CONTINUE:
-            raise GradeError("TEST_DECIDED", "a launch arrived after the test had been decided")
+            raise EvidenceError("TEST_DECIDED", "a launch arrived after the test had been decided")
         if self.launches < self._betting.open_launches:
             side = 1 - 2 * candidate_slot
             self._add_unit(log_ratio, log_ratio - side * self._bias.predict())

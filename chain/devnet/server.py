@@ -33,7 +33,7 @@ from chain.devnet.conversation import Conversation
 from chain.devnet.fault_plan import FaultPlan
 from chain.devnet.startup import open_chain
 from chain.devnet.subscriptions import Hub
-from config.errors import CacheonError, HostError, InternalError
+from config.errors import Blame, CacheonError, HostError, InternalError
 
 # Imported for the methods they register; naming them keeps the imports honest.
 RPC_MODULES = (rpc_author, rpc_chain, rpc_dev, rpc_faults, rpc_state)
@@ -153,6 +153,7 @@ class Devnet:
                 "DEVNET_BLOCK_FAILED",
                 f"block {self.chain.head.number + 1} cannot be made: {type(error).__name__}: {error}",
                 hint="raw storage set by dev_setStorage is the usual cause; start a new chain",
+                blame=Blame.OPERATOR,
             )
             self.fail(failure)
             raise failure from error

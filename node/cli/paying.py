@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from chain.payload import Payload, sealable_payload
-from config.errors import CacheonError, ChainError, ConfigurationError, NetworkError, WalletError
+from config.errors import Blame, CacheonError, ChainError, ConfigurationError, NetworkError, WalletError
 from config.settings import Settings
 from node.cli.miner import Prepared
 from node.cli.options import ChainChoice
@@ -292,6 +292,7 @@ def _require_fresh(done: SignedPayment, reveal_block: int, settings: Settings, p
             f"The payment on record was made in block {done.block}; it counts for reveals up to block "
             f"{done.block + window}, and this one would come too late.",
             hint=f"remove {path} to pay again",
+            blame=Blame.OPERATOR,
         )
 
 

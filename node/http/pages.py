@@ -24,6 +24,7 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from config.errors import (
+    Blame,
     CacheonError,
     ConfigurationError,
     ErrorDocument,
@@ -118,7 +119,8 @@ class Pages:
                 return await loop.run_in_executor(self._threads, work)
         except TimeoutError as error:
             raise NetworkError(
-                "HTTP_BUSY", f"the node did not answer within {PAGE_SECONDS:g} s", hint="ask again in a while"
+                "HTTP_BUSY", f"the node did not answer within {PAGE_SECONDS:g} s", hint="ask again in a while",
+                blame=Blame.OPERATOR,
             ) from error
 
     @web.middleware

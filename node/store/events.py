@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from sqlalchemy import Connection, select
 
 from config.canonical import canonical_json, domain_digest, read_json
-from config.errors import InternalError
+from config.errors import Blame, InternalError
 from node.store.schema import events
 
 
@@ -49,7 +49,9 @@ def verify_chain(connection: Connection) -> tuple[int, str]:
         body = read_json(row.body.encode())
         expected = _digest(count + 1, row.at_ms, row.kind, row.subject, body, previous)
         if row.sequence != count + 1 or row.previous != previous or row.digest != expected:
-            raise InternalError("LEDGER_BROKEN", f"event {row.sequence} does not follow from event {count}")
+            raise InternalError(
+                "LEDGER_BROKEN", f"event {row.sequence} does not follow from event {count}", blame=Blame.OPERATOR
+            )
         previous, count = row.digest, row.sequence
     return count, previous
 

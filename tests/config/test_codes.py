@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from config.codes import load_codes
-from config.errors import Blame
+from config.errors import Blame, CacheonError, EvidenceError
 
 ROOT = Path(__file__).parent.parent.parent
 ROOMS = ("config", "chain", "intake", "qualify", "scoring", "node")
@@ -29,6 +29,28 @@ def spelled_codes() -> Iterator[tuple[str, str]]:
                     text = first.value
                     if text.isupper() and " " not in text:
                         yield text, f"{path.relative_to(ROOT)}:{node.lineno}"
+
+
+def blames() -> Iterator[tuple[str, str, str]]:
+    """Yield (code, place, whom the error blames) of every error that is built with a constant code and blame."""
+    kinds = {kind.__name__: kind.default_blame.value for kind in (*CacheonError.__subclasses__(), EvidenceError)}
+    for room in ROOMS:
+        for path in (ROOT / room).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+                if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name) or not node.args:
+                    continue
+                told = next((word.value for word in node.keywords if word.arg == "blame"), None)
+                blame = told.attr.lower() if isinstance(told, ast.Attribute) else kinds.get(node.func.id, "")
+                stated = told is None or blame in set(Blame)
+                if node.func.id in kinds and isinstance(node.args[0], ast.Constant) and stated:
+                    yield str(node.args[0].value), f"{path.relative_to(ROOT)}:{node.lineno}", blame
+
+
+def test_an_error_blames_whom_its_explanation_blames() -> None:
+    """What `cacheon explain` says of a code, the error itself says too."""
+    known, found = load_codes(), list(blames())
+    assert len(found) > 300
+    assert [one for one in found if one[0] in known and known[one[0]].blame != one[2]] == []
 
 
 def test_every_raised_code_is_documented() -> None:
