@@ -8,22 +8,18 @@ Invariants
 
 from __future__ import annotations
 
-import sqlite3
 import time
 from pathlib import Path
 
 import msgspec
 from sqlalchemy import Connection
-from sqlalchemy.exc import SQLAlchemyError
 
-from config.errors import HostError, NotFoundError
 from node.jobs import FINAL
 from node.kinship import Kinship
 from node.kinship import decode as decode_kinship
 from node.readiness import Conditions, Reason, judge_readiness
 from node.store.chain_seen import ChainSeen, RevealsHeld, read_chain_seen, read_reveals_held
 from node.store.crown_rows import CrownRow, all_crowns
-from node.store.engine import reader_engine
 from node.store.evidence_rows import AttemptRow
 from node.store.job_rows import Entry, entries
 from node.store.journal import find_vector
@@ -39,6 +35,7 @@ from node.store.queries import (
     latest_event,
     publication_views,
 )
+from node.store.visit import look
 
 STATUS_SCHEMA = "cacheon.node-status.v1"
 
@@ -162,23 +159,7 @@ def read_status(state_dir: str | Path) -> NodeStatus:
 
     Raises `NotFoundError` (STATE_NOT_FOUND) when there is none yet, `HostError` (STORE_UNUSABLE).
     """
-    layout = StateLayout.at(state_dir)
-    if not layout.database.is_file():
-        raise NotFoundError(
-            "STATE_NOT_FOUND", f"there is no node state in {layout.root}",
-            hint="give the `state_dir` of a node that has run before",
-        )
-    engine = reader_engine(layout)
-    try:
-        with engine.connect() as connection, connection.begin():
-            return _read(connection, layout)
-    except (SQLAlchemyError, sqlite3.Error) as error:
-        raise HostError(
-            "STORE_UNUSABLE", f"the database {layout.database} cannot be read: {getattr(error, 'orig', error)}",
-            hint="check that the folder is readable; a node that starts for the first time needs a moment",
-        ) from error
-    finally:
-        engine.dispose()
+    return look(state_dir, _read)
 
 
 def all_final(status: NodeStatus, count: int) -> bool:

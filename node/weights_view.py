@@ -7,21 +7,19 @@ Invariants
 
 from __future__ import annotations
 
-import sqlite3
 from pathlib import Path
 
 import msgspec
 from sqlalchemy import Connection
-from sqlalchemy.exc import SQLAlchemyError
 
 from chain.publication_record import PublicationRecord
-from config.errors import CacheonError, HostError, NotFoundError
+from config.errors import CacheonError
 from node.services.weight_vector import Ledger, read_ledger
-from node.store.engine import reader_engine
 from node.store.journal import VectorRow, find_vector, read_records
 from node.store.layout import StateLayout
 from node.store.ledger_journal import read_commitment_head
 from node.store.queries import chain_view, latest_event
+from node.store.visit import look
 from node.store.waiting_rows import WaitingView, read_waiting
 from scoring.dsse import verify
 from scoring.projection import ShareLine
@@ -85,23 +83,7 @@ def read_weights(state_dir: str | Path) -> WeightsView:
 
     Raises `NotFoundError` (STATE_NOT_FOUND), `HostError` (STORE_UNUSABLE).
     """
-    layout = StateLayout.at(state_dir)
-    if not layout.database.is_file():
-        raise NotFoundError(
-            "STATE_NOT_FOUND", f"there is no node state in {layout.root}",
-            hint="give the `state_dir` of a node that has run before",
-        )
-    engine = reader_engine(layout)
-    try:
-        with engine.connect() as connection, connection.begin():
-            return _read(connection, layout)
-    except (SQLAlchemyError, sqlite3.Error) as error:
-        raise HostError(
-            "STORE_UNUSABLE", f"the database {layout.database} cannot be read: {getattr(error, 'orig', error)}",
-            hint="check that the folder is readable; a node of an earlier release has to be started once",
-        ) from error
-    finally:
-        engine.dispose()
+    return look(state_dir, _read)
 
 
 def shares_of(

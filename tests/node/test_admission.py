@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,32 +29,12 @@ from node.store.layout import StateLayout
 from node.store.schema import payments
 from node.store.submission_rows import FREE, Submission, read_cursor, record_scan
 from tests.node.judging import World
+from tests.node.mortal_store import Killed, MortalStore
 from tests.node.support import GENESIS, HOTKEY_A, HOTKEY_B, cursor, submission
 from tests.node.test_settlement import passed_twice
 from tests.scoring.support import make_arena
 
 COST = EvaluationCostSettings(amount_rao=5)
-
-
-class Killed(BaseException):
-    """The process ends here; no handler of the node may catch it."""
-
-
-class MortalStore(Store):
-    """A store whose process dies at its n-th transaction, before it or after its commit."""
-
-    dies_at = -1
-    after_commit = False
-    count = 0
-
-    def _transaction(self, work: Callable[..., Any], arguments: Any, keywords: Any) -> Any:
-        self.count += 1
-        if self.count == self.dies_at and not self.after_commit:
-            raise Killed
-        result = super()._transaction(work, arguments, keywords)
-        if self.count == self.dies_at and self.after_commit:
-            raise Killed
-        return result
 
 
 class Desk:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,32 +13,12 @@ from node.store.evidence_rows import lose_running_attempts
 from node.store.job_rows import entries, recover_all
 from node.store.layout import StateLayout
 from tests.node.judging import FAST, SLOW, World
+from tests.node.mortal_store import Killed, MortalStore
 from tests.node.support import GENESIS, HOTKEY_B, submission
 
 pytestmark = pytest.mark.crash
 
 ONES = [submission(1), submission(2), submission(3, content="1", hotkey=HOTKEY_B), submission(4)]
-
-
-class Killed(BaseException):
-    """The process ends here; no handler of the node may catch it."""
-
-
-class MortalStore(Store):
-    """A store whose process dies at its n-th transaction, before it or after its commit."""
-
-    dies_at = -1
-    after_commit = False
-    count = 0
-
-    def _transaction(self, work: Callable[..., Any], arguments: Any, keywords: Any) -> Any:
-        self.count += 1
-        if self.count == self.dies_at and not self.after_commit:
-            raise Killed
-        result = super()._transaction(work, arguments, keywords)
-        if self.count == self.dies_at and self.after_commit:
-            raise Killed
-        return result
 
 
 async def live(folder: Path, monkeypatch: pytest.MonkeyPatch, *, dies_at: int, after_commit: bool) -> int:
