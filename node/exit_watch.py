@@ -41,12 +41,6 @@ class ExitWatch:
             self._timer.daemon = True
             self._timer.start()
 
-    def disarm(self) -> None:
-        """Call it off: the process goes on."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
     @contextlib.contextmanager
     def watching_loop(self) -> Iterator[None]:
         """While inside, end the process when the running event loop stands still. Call it from that loop."""
