@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -103,3 +104,11 @@ def endpoint(tmp_path_factory: pytest.TempPathFactory, wallets: Path) -> Iterato
         yield chain.stdout.readline().strip()
         chain.terminate()
         assert chain.wait(30) == 0
+
+
+@pytest.fixture
+def listens() -> Iterator[None]:
+    """Let programs that are started here hear SIGINT, which a test run in the background ignores and passes on."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

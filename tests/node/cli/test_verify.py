@@ -239,14 +239,6 @@ def test_a_bench_needs_a_folder_it_can_write_before_it_measures(inside: RunCli, 
     assert (ran.code, ran.document["error"]["code"]) == (6, "ATTEMPT_NOT_WRITTEN")
 
 
-@pytest.fixture
-def listens() -> Iterator[None]:
-    """Let programs that are started here hear SIGINT, which a test run in the background ignores and passes on."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
 @pytest.mark.usefixtures("listens")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_bench_leaves_nothing_behind(tmp_path: Path, number: signal.Signals) -> None:

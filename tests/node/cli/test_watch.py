@@ -266,6 +266,7 @@ async def test_a_rejection_is_exit_code_3(cli: RunCli, flags: list[str], node: N
     assert "failed" in told.err
 
 
+@pytest.mark.usefixtures("listens")
 async def test_watching_is_taken_up_again(cli: RunCli, flags: list[str], node: Node, tmp_path: Path) -> None:
     """Ctrl-C ends it with 130 and changes nothing; the same id finds the place again."""
     submitted = await asyncio.to_thread(submit, cli, flags, tmp_path, "resumed")
