@@ -7,11 +7,14 @@ Invariants
    measured against, and its crown would make the tree it was measured in. Others are returned for re-measurement
    (STALE_INCUMBENT), free of charge, in finalized order.
 3. An unresolved earlier submission holds back only candidates that concern a slot of its own; one whose slots are not
-   known yet holds back nobody.
+   known yet holds back nobody. A candidate that is held back is unresolved itself: a later one over its slots waits
+   with it, so that nobody can stop a candidate with a submission in front of it and win its slots meanwhile.
 4. Of the current, unblocked candidates the fastest wins; ties go to finalized order. Candidates that concern a slot of
    a winner are re-measured against it; others win in the same transition.
 5. A crown retires the holder of its target and displaces every other crown that shares a member with it.
-6. Events form a hash chain, and replaying them gives the state again.
+6. A crown whose bundle failed a check of its own, twice, is revoked: it ends without a successor, and whoever was
+   measured against it is stale.
+7. Events form a hash chain, and replaying them gives the state again.
 """
 
 from __future__ import annotations
@@ -89,11 +92,13 @@ class CrownState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     head: str = GENESIS
 
 
-EventType = Literal["CROWN", "RETIRE", "DISPLACE", "STALE_INCUMBENT"]
+EventType = Literal["CROWN", "RETIRE", "DISPLACE", "STALE_INCUMBENT", "REVOKE"]
 
 
-class SettlementEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One link of the chain. `cause` is the submission that made it happen."""
+class SettlementEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One link of the chain. `cause` is the submission that made it happen; of a REVOKE it is the crowned one itself,
+    `reason` the code of what it did, and `evidence` names the two attempts that show it. Other events have no reason,
+    and their digests do not know the field."""
 
     sequence: int
     type: EventType
@@ -106,6 +111,7 @@ class SettlementEvent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     speedup_ppm: int
     evidence: tuple[str, ...]
     previous: str
+    reason: str = ""
 
     @property
     def digest(self) -> str:
@@ -137,7 +143,7 @@ def plan(state: CrownState, candidates: Sequence[Candidate], unresolved: Sequenc
     _check(state, ordered)
     current = [c for c in ordered if _is_current(state, c)]
     stale = [c for c in ordered if not _is_current(state, c)]
-    waiting = [c for c in current if _blocked(c, unresolved)]
+    waiting = _held_back(current, unresolved)
     held = {c.submission_id for c in waiting}
     chain = _Chain(state)
     for candidate in stale:
@@ -162,6 +168,23 @@ def plan(state: CrownState, candidates: Sequence[Candidate], unresolved: Sequenc
     )
 
 
+def revoke(
+    state: CrownState, submission_id: str, order: FinalizedOrder, *, reason: str, evidence: tuple[str, str]
+) -> Plan:
+    """Return what revoking the live crown of a submission, whose reveal stands at `order`, does.
+
+    `evidence` names the two attempts, at stake is the crown and nothing else. Raises `InternalError` (CROWN_NOT_LIVE).
+    """
+    crown = next((crown for crown in state.crowns if crown.submission_id == submission_id), None)
+    if crown is None:
+        raise InternalError("CROWN_NOT_LIVE", f"submission {submission_id[:12]} holds no crown")
+    event = SettlementEvent(
+        state.sequence + 1, "REVOKE", submission_id, submission_id, order, crown.target_id, crown.members,
+        crown.tree_digest, crown.speedup_ppm, evidence, state.head, reason,
+    )
+    return Plan((event,), apply_event(state, event), (), ())
+
+
 def apply_event(state: CrownState, event: SettlementEvent) -> CrownState:
     """Return the state after `event`. Raises `InternalError` (EVENT_CHAIN_BROKEN) when it does not follow `state`."""
     if event.sequence != state.sequence + 1 or event.previous != state.head:
@@ -173,7 +196,7 @@ def apply_event(state: CrownState, event: SettlementEvent) -> CrownState:
                 event.submission_id, event.target_id, event.members, event.order.hotkey, event.order.content_hash,
                 event.tree_digest, event.speedup_ppm, event.order.block, event.digest,
             )
-        case "RETIRE" | "DISPLACE":
+        case "RETIRE" | "DISPLACE" | "REVOKE":
             if crowns.pop(event.submission_id, None) is None:
                 raise InternalError("EVENT_CHAIN_BROKEN", f"event {event.sequence} ends a crown that is not live")
         case "STALE_INCUMBENT":
@@ -216,6 +239,15 @@ def _check(state: CrownState, candidates: Sequence[Candidate]) -> None:
 def _is_current(state: CrownState, candidate: Candidate) -> bool:
     same_tree = candidate.tree_now in ("", candidate.tree_digest)
     return same_tree and candidate.measured_against == incumbents(state, candidate.slots)
+
+
+def _held_back(current: Sequence[Candidate], unresolved: Sequence[Unresolved]) -> list[Candidate]:
+    """Return those of `current`, which is in finalized order, that wait for a submission before them."""
+    waiting: list[Candidate] = []
+    for candidate in current:
+        if _blocked(candidate, unresolved) or any(_overlap(candidate, earlier) for earlier in waiting):
+            waiting.append(candidate)
+    return waiting
 
 
 def _blocked(candidate: Candidate, unresolved: Iterable[Unresolved]) -> bool:

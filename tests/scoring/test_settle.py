@@ -22,6 +22,7 @@ from scoring.settle import (
     live_claims,
     plan,
     replay,
+    revoke,
 )
 
 NORM, SILU = ("norm",), ("silu",)
@@ -115,12 +116,47 @@ def test_an_earlier_unresolved_submission_blocks_only_what_overlaps_it() -> None
         assert kinds(plan(CrownState(), [candidate(5)], [other])) == [("CROWN", "s5")]
 
 
-def test_a_waiting_candidate_goes_stale_when_another_wins() -> None:
-    """Waiting does not protect from an unblocked winner over the same members."""
+def test_who_waits_is_not_overtaken_on_its_slots() -> None:
+    """A submission in front of a candidate stops whoever would take the candidate's slots meanwhile, and no other."""
     blocked = candidate(5, BOTH, speedup_ppm=1_500_000)
-    result = plan(CrownState(), [blocked, candidate(6, NORM)], [Unresolved("u", order(4), SILU)])
-    assert kinds(result) == [("CROWN", "s6"), ("STALE_INCUMBENT", "s5")]
+    later, aside = candidate(6, NORM), candidate(7, ("moe",))
+    result = plan(CrownState(), [blocked, later, aside], [Unresolved("u", order(4), SILU)])
+    assert kinds(result) == [("CROWN", "s7")]
+    assert (result.waiting, result.remeasure) == (("s5", "s6"), ())
+    freed = plan(result.state, [blocked, later])
+    assert kinds(freed) == [("CROWN", "s5"), ("STALE_INCUMBENT", "s6")]
+
+
+def test_an_earlier_winner_makes_who_waits_stale() -> None:
+    """Waiting protects from those behind: who stands before both the candidate and what it waits for wins as ever."""
+    result = plan(
+        CrownState(), [candidate(2, NORM), candidate(5, BOTH, speedup_ppm=1_500_000)], [Unresolved("u", order(4), SILU)]
+    )
+    assert kinds(result) == [("CROWN", "s2"), ("STALE_INCUMBENT", "s5")]
     assert (result.waiting, result.remeasure) == ((), ("s5",))
+
+
+def test_a_revoked_crown_ends_alone() -> None:
+    """Its claim ends, other crowns stay, and who was measured against it is stale."""
+    state = crowned(candidate(1), candidate(2, SILU))
+    result = revoke(state, "s1", order(1), reason="ARM_RAISED", evidence=("a" * 64, "b" * 64))
+    (event,) = result.events
+    assert (event.type, event.cause, event.reason, event.evidence) == (
+        "REVOKE", "s1", "ARM_RAISED", ("a" * 64, "b" * 64)
+    )
+    assert [claim.hotkey for claim in live_claims(result.state)] == ["5M2"]
+    assert apply_event(state, event) == result.state
+    assert kinds(plan(result.state, [candidate(3, against=("s1",))])) == [("STALE_INCUMBENT", "s3")]
+    with pytest.raises(InternalError) as refused:
+        revoke(result.state, "s1", order(1), reason="ARM_RAISED", evidence=("a" * 64, "b" * 64))
+    assert refused.value.code == "CROWN_NOT_LIVE"
+
+
+def test_digests_of_events_without_a_reason_are_those_of_before_there_was_one() -> None:
+    """The chain of a ledger that an earlier release wrote still holds."""
+    (event,) = plan(CrownState(), [candidate(7)]).events
+    assert "reason" not in msgspec.to_builtins(event)
+    assert event.digest == "088582d47e35bcd1b584d71bf024e520db0cea5f1e125245a608dde49d23b676"
 
 
 @pytest.mark.parametrize(
