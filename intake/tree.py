@@ -22,6 +22,7 @@ from intake.json_lines import fault_line
 from intake.manifest import Manifest
 from intake.manifest_fields import MANIFEST
 from intake.names import check_no_collisions, check_not_excluded, check_path, suffix_of
+from intake.quick_json import is_plain_json
 from intake.refusal import Findings, clip
 from intake.suggest import words
 
@@ -204,14 +205,17 @@ def _search(pattern: re.Pattern[str], marks: Mapping[str, tuple[str, ...]], text
 
 
 def _check_json(path: str, data: bytes) -> None:
+    raw = bytes(data)
+    if is_plain_json(raw):
+        return
     try:
-        read_json(bytes(data))
+        read_json(raw)
     except CanonicalJsonError as error:
         raise IntakeError(
             "METADATA_MALFORMED",
             f"the file cannot be read: {error.message[:160]}.",
             hint="Write strict JSON; numbers are integers, or text.",
-            location=SourceLocation(path, fault_line(bytes(data), error)),
+            location=SourceLocation(path, fault_line(raw, error)),
         ) from error
 
 
