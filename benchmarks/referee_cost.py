@@ -1,4 +1,4 @@
-"""What the referee costs: its share in a timed call, and its share in the wall time of a launch.
+"""What the referee costs: its share in a timed call, and its shares in the wall time of an attempt.
 
 Run: `python benchmarks/referee_cost.py`. Writes `benchmarks/results/referee_cost.json`.
 
@@ -7,12 +7,16 @@ of it is the referee's, from the word to run until every thread is seen stopped.
 ones come after the caches were emptied, as in an attempt. `floor` is the least the method can cost in Python: the same
 stop and go of a plain process that only reads and writes one byte, unwatched (the referee sleeps until the answer).
 
-`shares` are parts of the wall time of whole launches of the arena `cpu-small`, stock against stock. `output_checks` is
-all that judges outputs, including the reference they are judged by; `emptying_caches` and `inputs` prepare calls.
+`attempts` are whole attempts in the arena `cpu-small`, with no more launches than it takes at least: for every target
+the stock form in a bundle of its own against stock. `shares` are parts of the wall time from the seed to the evidence.
+`output_checks` is all that judges outputs and inputs afterwards, with the reference that they are judged by, which has
+a line of its own; `emptying_caches` and `inputs` prepare calls. What is outside the arms' own running and starting,
+all of these together, is `outside_arms`; it is not the cost of checking alone.
 """
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import functools
 import json
@@ -32,23 +36,31 @@ from typing import Any
 import msgspec
 
 from config.arena import load_arena
+from intake.file_stream import encode_stream
+from intake.publish import publish
+from intake.screen import screen_files
 from qualify import checked_call, environment, measure
+from qualify.arm_group import ArmGroup
 from qualify.arm_handle import Arm
 from qualify.arm_plan import ENGINE_MOUNT, ArmPlan, Implementation
-from qualify.call_memory import CallMemory, words_needed
+from qualify.call_memory import CallMemory
 from qualify.checked_call import Inquirer
 from qualify.content import Content
-from qualify.referee import PRELOAD
+from qualify.docket import open_docket
+from qualify.group_memory import GroupMemory
+from qualify.referee import PRELOAD, measure_docket
+from qualify.request import AttemptRequest, BundleRef
 from qualify.sandbox.client import Zygote
 from qualify.sandbox.policy import SandboxPolicy
+from qualify.slots.base import STOCK_ROOT, Slot
 from qualify.slots.registry import find_slot
+from scoring.attempt import Reservation
 
 HERE = Path(__file__).parent
 RESULT = HERE / "results" / "referee_cost.json"
 SLOT, DTYPE = "activation.silu_and_mul", "bfloat16"
 TINY = {"num_tokens": 1, "d": 32}
 CALLS = 400
-LAUNCHES = 6
 GOAL_OVERHEAD_US, GOAL_CHECKING = 60.0, 0.35
 
 
@@ -140,73 +152,124 @@ def timed(spent: dict[str, int], parts: dict[str, tuple[tuple[type, str], ...]])
 
 
 PARTS: dict[str, tuple[tuple[type, str], ...]] = {
-    "arms_running": ((Arm, "call"),),
-    "arms_placing": ((Arm, "place"),),
+    "arms_running": tuple((kind, name) for kind in (Arm, ArmGroup) for name in ("call", "prepare")),
+    "arms_placing": ((Arm, "place"), (ArmGroup, "place")),
     "arms_starting": ((measure.Rig, "start_arm"), (Arm, "close")),
     "inputs": (
+        (Inquirer, "renew_weights"),
         (Inquirer, "question"),
-        (CallMemory, "write_inputs"),
-        (CallMemory, "write_filler"),
-        (CallMemory, "place"),
+        (Inquirer, "perturbed"),
+        *((kind, name) for kind in (CallMemory, GroupMemory) for name in ("write_inputs", "write_filler", "place")),
     ),
     "emptying_caches": ((Inquirer, "empty_caches"),),
-    "output_checks": (
-        (Inquirer, "_answered"),
+    "references": ((Inquirer, "_answered"),),
+    "judging": (
         (Inquirer, "_judge"),
         (Inquirer, "look_again"),
-        (CallMemory, "fingerprint"),
-        (CallMemory, "guards"),
-        (CallMemory, "inputs_intact"),
+        *(
+            (kind, name)
+            for kind in (CallMemory, GroupMemory)
+            for name in ("fingerprint", "guards", "inputs_intact", "copy_outputs")
+        ),
     ),
 }
+_ARMS = ("arms_running", "arms_placing", "arms_starting")
 
 
-def shares(zygote: Zygote, core: int, target: str, dimensions: dict[str, int]) -> dict[str, Any]:
-    """Return the parts of the wall time of launches of stock against stock."""
-    arena, slot = load_arena("cpu-small"), find_slot(target)
-    elements, words = words_needed(slot, DTYPE, (dimensions,))
-    content = Content(secrets.token_bytes(32), "cost", dtype=DTYPE, elements=elements, words=words)
-    inquirer = Inquirer(slot, DTYPE, content, call_deadline_ms=arena.call_deadline_ms)
-    rig = measure.Rig(arena, slot, DTYPE, (dimensions,), zygote, content, inquirer, core, time.monotonic_ns())
-    policy = SandboxPolicy(memory_bytes=arena.arm_memory_bytes, cores=(core,))
-    setup = measure.RoleSetup((Implementation(),), (0,), policy, (0,))
-    bouts = (measure.Bout(rig, {"baseline": (setup,), "candidate": (setup,)}),)
+def stock_bundle(slot: Slot, store: Path) -> BundleRef:
+    """Take the slot's stock form through the real intake, as a miner's bundle."""
+    source, entry = slot.stock
+    manifest = (
+        'bundle_id = "stock"\nabi_version = "cacheon-op-abi-v0"\n\n'
+        f'[competition]\ntarget = "{slot.id}"\nmode = "slot"\n\n[[ops]]\n'
+        f'slot = "{slot.id}"\nsource = "kernels/{source}"\nentry = "{entry}"\n'
+    )
+    if slot.stock_prepare:
+        manifest += f'prepare = "{slot.stock_prepare}"\n'
+    files = {"manifest.toml": manifest.encode(), f"kernels/{source}": (STOCK_ROOT / source).read_bytes()}
+    screened = screen_files(files)
+    published = publish(b"".join(encode_stream(screened.files)), screened.report, store)
+    return BundleRef(published.content_hash, str(published.tree), str(published.report_path))
+
+
+def attempt(zygote: Zygote, arena: str, target: str, candidate: BundleRef, scratch: Path) -> dict[str, Any]:
+    """Measure one attempt of stock against stock and return the parts of its wall time."""
+    request = AttemptRequest(
+        attempt_id=secrets.token_hex(16),
+        role="primary",
+        target_id=target,
+        arena=arena,
+        candidate=candidate,
+        reservation=Reservation(1, 0, "5Benchmark"),
+    )
+    docket = open_docket(request)
     spent: dict[str, int] = defaultdict(int)
-    order = [block % 2 == 0 for block in range(arena.blocks_per_launch)]
-    measure.run_launch(bouts, 0, 0, order)
-    begin = time.monotonic_ns()
+    begin, cpu = time.monotonic_ns(), time.process_time_ns()
     with timed(spent, PARTS):
-        for index in range(1, LAUNCHES + 1):
-            measure.run_launch(bouts, index, index % 2, order)
+        made = measure_docket(docket, lambda _: None, zygote, scratch / request.attempt_id).attempt
     wall = time.monotonic_ns() - begin
-    result = {part: round(spent[part] / wall, 3) for part in PARTS}
-    result["other"] = round(1 - sum(result.values()), 3)
-    return {"launch_ms": round(wall / LAUNCHES / 1e6), "shares": result}
+    shares = {part: round(spent[part] / wall, 3) for part in PARTS}
+    shares["other"] = round(1 - sum(shares.values()), 3)
+    return {
+        "launches": len(made.launches),
+        "incidents": [one.kind for one in made.incidents],
+        "seconds": round(wall / 1e9, 2),
+        "referee_cpu_seconds": round((time.process_time_ns() - cpu) / 1e9, 2),
+        "shares": shares,
+        "output_checks": round(shares["references"] + shares["judging"], 3),
+        "outside_arms": round(1 - sum(shares[part] for part in _ARMS), 3),
+        "load_before": made.environment.load_before,
+    }
+
+
+def short_arena(folder: Path) -> str:
+    """Write `cpu-small` with as few launches as decide, and return the path."""
+    text = (HERE.parent / "config" / "arenas" / "cpu-small.toml").read_text(encoding="utf-8")
+    path = folder / "cpu-small-short.toml"
+    path.write_text(text.replace("launches_max = 64", "launches_max = 10"), encoding="utf-8")
+    return str(path)
+
+
+def all_attempts(zygote: Zygote, folder: Path) -> dict[str, Any]:
+    """Measure every target of the arena that is one slot."""
+    arena, found = short_arena(folder), {}
+    for load in load_arena(arena).workloads:
+        if load.members:
+            continue
+        candidate = stock_bundle(find_slot(load.target, load.profile), folder / "store")
+        found[load.target] = attempt(zygote, arena, load.target, candidate, folder / "work")
+        sys.stderr.write(f"{load.target} {found[load.target]}\n")
+    return found
 
 
 def main() -> int:
     """Measure, print and write; return 1 when a goal is missed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--calls", action="store_true", help="measure the calls only, and keep the attempts' figures")
+    only_calls = parser.parse_args().calls
     core = environment.choose_core(())
-    with environment.exclusive(core), environment.measuring(core), Zygote.start(preload=PRELOAD) as zygote:
-        with tempfile.TemporaryDirectory() as name:
-            os.chmod(name, 0o755)
-            over = overhead(zygote, core, Path(name))
-        over["floor"] = floor(core)
-        arena = load_arena("cpu-small")
-        launches = {work.target: shares(zygote, core, work.target, dict(work.shapes[0])) for work in arena.workloads}
-        described = environment.describe(core, environment.load_average(), (), (), arena.timing_method)
+    with Zygote.start(preload=PRELOAD) as zygote, tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        os.chmod(folder, 0o755)
+        with environment.exclusive(core), environment.measuring(core):
+            (folder / "idle").mkdir()
+            over: dict[str, Any] = overhead(zygote, core, folder / "idle")
+            over["floor"] = floor(core)
+        over["load"] = environment.load_average()
+        kept = json.loads(RESULT.read_text(encoding="utf-8")) if only_calls else {}
+        attempts = kept.get("attempts") or all_attempts(zygote, folder)
+        described = environment.describe(core, environment.load_average(), (), (), "outside-monotonic-per-call")
     result = {
         "what": __doc__.partition("\n")[0],
         "goals": {"overhead_us": GOAL_OVERHEAD_US, "output_checks": GOAL_CHECKING},
         "overhead_us": over,
-        "launches": launches,
+        "attempts": attempts,
         "environment": msgspec.to_builtins(described),
     }
     RESULT.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     print(json.dumps(result, indent=1))
     return int(
-        over["warm"] > GOAL_OVERHEAD_US
-        or any(one["shares"]["output_checks"] > GOAL_CHECKING for one in launches.values())
+        over["warm"] > GOAL_OVERHEAD_US or any(one["output_checks"] > GOAL_CHECKING for one in attempts.values())
     )
 
 
