@@ -1,8 +1,8 @@
 """A signer whose key lies in another process, reached over a unix socket.
 
 Invariants
-1. It fulfils `chain.signer.Signer`, but signs whole extrinsics only: loose bytes are refused, because the other side
-   signs nothing that it cannot read.
+1. It fulfils `chain.signer.Signer`, but signs whole extrinsics and key bindings only: loose bytes are refused, because
+   the other side signs nothing that it cannot read.
 2. Every signature is a connection of its own, so the signer process may be restarted at any time.
 3. An answer is believed only if the signature verifies under the key that the signer named at the start.
 4. Every exchange has a deadline.
@@ -11,6 +11,7 @@ Invariants
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib
 import socket
 import time
@@ -20,6 +21,7 @@ from typing import Any
 from chain.signer_frames import (
     HEADER,
     Answer,
+    BindKey,
     FrameError,
     Hello,
     Identity,
@@ -32,6 +34,7 @@ from chain.signer_frames import (
     read_answer,
 )
 from config.errors import Blame, NetworkError, WalletError
+from config.key_binding import KeyBinding
 
 EXCHANGE_SECONDS = 30.0
 
@@ -99,10 +102,20 @@ class SocketSigner:
             era_block=int(unsigned.era["current"]),
             era_block_hash=str(unsigned.era_block_hash),
         )
+        return await self._signature(request, bytes(unsigned.payload))
+
+    async def sign_key_binding(self, binding: KeyBinding, message: bytes) -> bytes:
+        """Return the signature over `message`, which is that of `binding`.
+
+        Raises as `sign_unsigned_extrinsic` does; a signer of an older release answers SIGNER_FRAME_INVALID.
+        """
+        return await self._signature(BindKey(bytes.fromhex(binding.receipt_key), binding.genesis_hash), message)
+
+    async def _signature(self, request: Request, message: bytes) -> bytes:
         answer = await asyncio.to_thread(_exchange, self._path, request)
         if not isinstance(answer, Signature):
             raise _strange(self._path, "it sends no signature")
-        if not self._verifies(bytes(unsigned.payload), answer.signature):
+        if not self._verifies(message, answer.signature):
             raise WalletError(
                 "SIGNER_KEY_CHANGED",
                 f"The signer at {self._path} signed with another key than that of {self.ss58_address}, or other bytes.",
@@ -154,7 +167,8 @@ def _asked(path: Path, request: Request) -> Answer:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as link:
         link.settimeout(EXCHANGE_SECONDS)
         link.connect(str(path))
-        link.sendall(pack(request))
+        with contextlib.suppress(BrokenPipeError):  # it has answered already, with a refusal, and hung up
+            link.sendall(pack(request))
         length = length_of(_received(link, HEADER.size, deadline))
         return read_answer(_received(link, length, deadline))
 

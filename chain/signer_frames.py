@@ -40,6 +40,16 @@ class SignCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="sig
     era_block_hash: str
 
 
+class BindKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="bind_key"):
+    """Asks for the signature that vouches for a receipt key (`config.key_binding`), by its 32 public bytes.
+
+    `genesis_hash` is the chain that who asks is on.
+    """
+
+    receipt_key: bytes
+    genesis_hash: str
+
+
 class Identity(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="identity"):
     """Whose key it is, and for which subnet it signs."""
 
@@ -63,7 +73,7 @@ class Refusal(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="refu
     retry: bool = False
 
 
-Request: TypeAlias = Hello | SignCall
+Request: TypeAlias = Hello | SignCall | BindKey
 Answer: TypeAlias = Identity | Signature | Refusal
 
 
@@ -97,7 +107,7 @@ def read_answer(body: bytes) -> Answer:
     return _decode(body, _ANSWER)
 
 
-_REQUEST: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Hello | SignCall)
+_REQUEST: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Hello | SignCall | BindKey)
 _ANSWER: msgspec.json.Decoder[Answer] = msgspec.json.Decoder(Identity | Signature | Refusal)
 
 

@@ -22,7 +22,7 @@ import struct
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from chain.client import ChainClient
 from chain.signer import Signer
@@ -30,7 +30,9 @@ from chain.signer_frames import (
     FRAME_BYTES,
     HEADER,
     Answer,
+    BindKey,
     FrameError,
+    Hello,
     Identity,
     Refusal,
     Signature,
@@ -39,7 +41,7 @@ from chain.signer_frames import (
     pack,
     read_request,
 )
-from chain.signer_policy import judge
+from chain.signer_policy import judge, judge_binding
 from config.canonical import sha256_hex
 from config.errors import ChainError, HostError, NetworkError, WalletError
 
@@ -71,6 +73,12 @@ class ChainRuntime:
                 self._codec = await self._client.signing_codec()
                 self._genesis = self._genesis or genesis
             return self._codec, self._genesis
+
+    async def genesis(self) -> str:
+        """Return the genesis hash of the one chain. Raises `NetworkError` and `ChainError` of the client."""
+        async with self._lock:
+            self._genesis = self._genesis or await self._client.genesis_hash()
+            return self._genesis
 
 
 @dataclass
@@ -134,22 +142,35 @@ class SignerServer:
 
     async def _answer(self, body: bytes) -> Answer:
         request = read_request(body)
-        if not isinstance(request, SignCall):
+        if isinstance(request, Hello):
             return Identity(self.key.ss58_address, bytes(self.key.public_key), self.key.crypto_type, self.netuid)
         try:
-            codec, genesis = await self.runtime.of(request.spec_version)
-            judged = judge(request, codec, netuid=self.netuid, genesis_hash=genesis)
+            return await (self._bind(request) if isinstance(request, BindKey) else self._sign(request))
         except (NetworkError, ChainError) as error:
             self.log("signer.chain_away", code=error.code, reason=error.message)
             return Refusal("SIGNER_CHAIN_AWAY", f"the signer cannot ask its chain: {error.message}", retry=True)
         except WalletError as error:
             self.log("signer.refused", code=error.code, reason=error.message)
             return Refusal(error.code, error.message)
+
+    async def _sign(self, request: SignCall) -> Signature:
+        codec, genesis = await self.runtime.of(request.spec_version)
+        judged = judge(request, codec, netuid=self.netuid, genesis_hash=genesis)
         signature = bytes(self.key.sign(judged.payload))
         self.log(
             "signer.signed", call=judged.call, netuid=judged.netuid, nonce=request.nonce, era_block=request.era_block,
             era_period=request.era_period, spec_version=request.spec_version, call_digest=sha256_hex(request.call),
         )
+        return Signature(signature)
+
+    async def _bind(self, request: BindKey) -> Signature:
+        genesis = await self.runtime.genesis()
+        scheme: Literal["ed25519", "sr25519"] = "ed25519" if self.key.crypto_type == 0 else "sr25519"
+        message = judge_binding(
+            request, hotkey=self.key.ss58_address, scheme=scheme, netuid=self.netuid, genesis_hash=genesis
+        )
+        signature = bytes(self.key.sign(message))
+        self.log("signer.signed", call="key binding", netuid=self.netuid, receipt_key=request.receipt_key.hex())
         return Signature(signature)
 
 

@@ -3,7 +3,7 @@
 Invariants
 1. The full credit of a crown is its credited gain in ppm above equal speed.
 2. The standing credit falls as H / (H + age): half at age H, a third at 2 H. Age counts from the reveal's block.
-3. A claim from the future is an error, never a number.
+3. A claim from the future is an error, never a number; one with a negative height or without a claimant is unreadable.
 """
 
 from __future__ import annotations
@@ -62,9 +62,12 @@ def standing_credit(claim: Claim, block: int, half_life_blocks: int) -> int:
 def read_claim(row: object) -> Claim:
     """Return the claim in a decoded document. Raises `InternalError` (CLAIM_UNREADABLE)."""
     try:
-        return msgspec.convert(row, Claim, strict=True)
+        claim = msgspec.convert(row, Claim, strict=True)
     except msgspec.ValidationError as error:
         raise InternalError("CLAIM_UNREADABLE", f"a claim cannot be read: {error}") from error
+    if claim.crowned_block < 0 or not (claim.claim_id and claim.target_id and claim.hotkey):
+        raise InternalError("CLAIM_UNREADABLE", "a claim has a negative height, or lacks its id, target or hotkey")
+    return claim
 
 
 def claims_digest(claims: tuple[Claim, ...]) -> str:

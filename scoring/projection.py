@@ -7,8 +7,9 @@ Invariants
    claim itself is unchanged, and nobody else's share changes by it.
 4. Everything burns while nothing is crowned. Credit lost to decay is shared out again (`renormalise`) or burned
    (`burn`), as the policy says.
-5. A claim that cannot be used is set aside and named; it never stops the others. If that leaves none, nothing is
-   projected: burning because of a fault would take what was earned.
+5. A claim that cannot be used is set aside and named; it never stops the others. If faults leave none, nothing is
+   projected: burning because of a fault would take what was earned. A claim on a target that is not registered any more
+   is named too and paid nothing, but is no fault: dropping a target is a decision.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from scoring.apportion import PPM, apportion
 from scoring.claims import Claim, ClaimFault, claims_digest, full_credit, read_claim, standing_credit
 
 WEIGHTS_SCHEMA = "cacheon.weights.v1"
+TARGET_GONE = "CLAIM_TARGET_UNKNOWN"
 
 
 class WeightPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -83,9 +85,11 @@ class Projection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def project(
-    claims: Iterable[Claim | dict[str, object]], *, block: int, present: Collection[str], policy: WeightPolicy
+    claims: Iterable[Claim | dict[str, object]], *, block: int, present: Collection[str], policy: WeightPolicy,
+    targets: Collection[str] | None = None,
 ) -> Projection:
-    """Return the weight vector at `block`. `present` holds the hotkeys in the metagraph at that block.
+    """Return the weight vector at `block`. `present` holds the hotkeys in the metagraph at that block, `targets` the
+    registered targets (None: those of all claims).
 
     Raises `InternalError`: CLAIM_DUPLICATE, NO_USABLE_CLAIM, HALF_LIFE_INVALID.
     """
@@ -94,9 +98,12 @@ def project(
             "HALF_LIFE_INVALID", f"a half-life of {policy.half_life_blocks} blocks is not positive",
             blame=Blame.OPERATOR,
         )
-    usable, lines, faults = _lines(claims, block, frozenset(present), policy)
-    if faults and not lines:
-        raise InternalError("NO_USABLE_CLAIM", f"none of {len(faults)} claims can be used: {faults[0].message}")
+    usable, lines, faults = _lines(
+        claims, block, frozenset(present), policy, None if targets is None else frozenset(targets)
+    )
+    broken = [fault for fault in faults if fault.code != TARGET_GONE]
+    if broken and not lines:
+        raise InternalError("NO_USABLE_CLAIM", f"none of {len(faults)} claims can be used: {broken[0].message}")
     credit_of: dict[str, int] = {}
     for line in lines:
         credit_of[line.recipient] = credit_of.get(line.recipient, 0) + line.standing_credit
@@ -109,7 +116,8 @@ def project(
 
 
 def _lines(
-    claims: Iterable[Claim | dict[str, object]], block: int, present: frozenset[str], policy: WeightPolicy
+    claims: Iterable[Claim | dict[str, object]], block: int, present: frozenset[str], policy: WeightPolicy,
+    targets: frozenset[str] | None,
 ) -> tuple[tuple[Claim, ...], tuple[ShareLine, ...], tuple[ClaimFault, ...]]:
     usable: dict[str, Claim] = {}
     lines: list[ShareLine] = []
@@ -119,6 +127,7 @@ def _lines(
             claim = row if isinstance(row, Claim) else read_claim(row)
             standing = standing_credit(claim, block, policy.half_life_blocks)
             full = full_credit(claim)
+            _require_registered(claim, targets)
         except CacheonError as error:
             faults.append(ClaimFault(_claim_id(row), error.code, error.message))
             continue
@@ -132,6 +141,14 @@ def _lines(
         tuple(sorted(lines, key=lambda line: line.claim_id)),
         tuple(sorted(faults, key=lambda fault: (fault.claim_id, fault.code))),
     )
+
+
+def _require_registered(claim: Claim, targets: frozenset[str] | None) -> None:
+    if targets is not None and claim.target_id not in targets:
+        raise InternalError(
+            "CLAIM_TARGET_UNKNOWN", f"claim {claim.claim_id[:12]} is on {claim.target_id}, no registered target",
+            blame=Blame.OPERATOR,
+        )
 
 
 def _claim_id(row: Claim | dict[str, object]) -> str:

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import msgspec
 
-from config.errors import EvidenceError, GradeError
+from config.errors import EvidenceError, GradeError, InternalError
 from scoring.attempt import Attempt, Environment, Reservation
 from scoring.claims import Claim
 from scoring.dsse import STATEMENT_TYPE, Statement, Subject
@@ -67,10 +67,16 @@ class WeightsPredicate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     policy: WeightPolicy
     ledger_head: str  # digest of the last settlement event
     crown_receipts: tuple[str, ...]  # SHA-256 of the envelopes of the claims' crowns, sorted
+    targets: tuple[str, ...] | None = None  # the claims' targets that are registered, sorted; None in older receipts
+    replaces: str = ""  # SHA-256 of the epoch's earlier weights receipt, whose extrinsic can never be included
 
 
 def verdict_statement(attempt: Attempt, attempt_digest: str, verdict: Verdict) -> Statement:
-    """Return the statement that `verdict` was reached on the attempt file with `attempt_digest`."""
+    """Return the statement that `verdict` was reached on the attempt file with `attempt_digest`.
+
+    Raises `GradeError` (VERDICT_INTERVAL_REVERSED).
+    """
+    require_interval(verdict)
     identity = attempt.identity
     predicate = VerdictPredicate(
         attempt_digest=attempt_digest,
@@ -90,6 +96,15 @@ def verdict_statement(attempt: Attempt, attempt_digest: str, verdict: Verdict) -
     return _statement("bundle", identity.content_hash, VERDICT_V1, predicate)
 
 
+def require_interval(verdict: Verdict) -> None:
+    """Refuse bounds that enclose nothing. Raises `GradeError` (VERDICT_INTERVAL_REVERSED)."""
+    if verdict.lower_ppm > verdict.upper_ppm:
+        raise EvidenceError(
+            "VERDICT_INTERVAL_REVERSED",
+            f"the lower bound of a speed-up, {verdict.lower_ppm} ppm, lies above the upper, {verdict.upper_ppm} ppm",
+        )
+
+
 def crown_statement(event: SettlementEvent, verdict_receipts: tuple[str, str]) -> Statement:
     """Return the statement of one CROWN event. Raises `GradeError` (RECEIPT_NOT_A_CROWN) for any other event."""
     if event.type != "CROWN":
@@ -102,7 +117,8 @@ def crown_statement(event: SettlementEvent, verdict_receipts: tuple[str, str]) -
 def weights_statement(predicate: WeightsPredicate) -> Statement:
     """Return the statement of one weight vector.
 
-    Raises `GradeError` (RECEIPT_WEIGHTS_WRONG) when the vector does not follow from the predicate's own inputs.
+    Raises `GradeError` (RECEIPT_WEIGHTS_WRONG, WEIGHTS_POLICY_DIFFERS) when the vector does not follow from the
+    predicate's own inputs.
     """
     recompute_weights(predicate)
     return _statement("weights", predicate.vector_digest, WEIGHTS_V1, predicate)
@@ -123,10 +139,25 @@ def read_predicate(statement: Statement, kind: type[_P]) -> _P:
 
 
 def recompute_weights(predicate: WeightsPredicate) -> Projection:
-    """Derive the vector again from the receipt's inputs. Raises `GradeError` (RECEIPT_WEIGHTS_WRONG)."""
-    again = project(
-        predicate.claims, block=predicate.vector.block, present=frozenset(predicate.present), policy=predicate.policy
-    )
+    """Derive the vector again from the receipt's inputs.
+
+    Raises `GradeError` (RECEIPT_WEIGHTS_WRONG, WEIGHTS_POLICY_DIFFERS).
+    """
+    if predicate.policy.digest != predicate.vector.policy_digest:
+        raise GradeError(
+            "WEIGHTS_POLICY_DIFFERS",
+            f"the vector was made under policy {predicate.vector.policy_digest[:12]}, and the receipt holds policy "
+            f"{predicate.policy.digest[:12]}",
+        )
+    try:
+        again = project(
+            predicate.claims, block=predicate.vector.block, present=frozenset(predicate.present),
+            policy=predicate.policy, targets=predicate.targets,
+        )
+    except InternalError as error:
+        raise GradeError(
+            "RECEIPT_WEIGHTS_WRONG", f"no weight vector follows from the receipt's own inputs: {error.message}"
+        ) from error
     if again.vector != predicate.vector or again.vector.digest != predicate.vector_digest:
         raise GradeError("RECEIPT_WEIGHTS_WRONG", "the weight vector does not follow from the receipt's own inputs")
     return again

@@ -4,7 +4,8 @@ Invariants
 1. A document is on disk, under its digest in `ledger/`, before anything is signed that names it; it is kept.
 2. The same crowns give the same document, so nothing is committed again for a ledger that did not change, unless the
    chain lost the commitment.
-3. Without `publication.ledger_url` nothing is written or asked. Whatever fails here never stops weights.
+3. The document is written whether or not it is committed, because weight receipts are recomputed from it. Without
+   `publication.ledger_url` nothing is asked of the chain. Whatever fails here never stops weights.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class LedgerKeeper:
             settings.publication.ledger_url, allow_loopback_http=settings.is_devnet
         )
         self._settled_epoch = -1  # in which nothing is left to do
-        self._written: tuple[str, LedgerPointer] | None = None  # by head of the settlement events
+        self._written: tuple[str, str] | None = None  # head of the settlement events, digest of the document
         self._last_trouble = ""
 
     async def follow(self, block: BlockRef, weights: PublicationRecord | None) -> None:
@@ -67,7 +68,7 @@ class LedgerKeeper:
         (epoch,) = await self._client.read(block, [(Storage.EPOCH_INDEX, [netuid])])
         if int(epoch) == self._settled_epoch:
             return
-        pointer = await self.write()
+        pointer = LedgerPointer(await self.write(), self._url, self._receipts.public_key.hex())
         in_flight = weights is not None and weights.is_open and weights.included_block is None
         result = await commitment_step(
             self._client, self._signer, self._journal, pointer, netuid=netuid, epoch=int(epoch), block=block,
@@ -83,13 +84,21 @@ class LedgerKeeper:
                     f"ledger.{head.status}", ledger=head.pointer.digest, epoch=head.epoch, reason=head.reason
                 )
 
-    async def write(self) -> LedgerPointer:
-        """Write the ledger as it is now, if that is new, and return what is committed of it."""
+    async def keep(self) -> None:
+        """Write the ledger as it is now; what fails is told and stops nothing."""
+        try:
+            await self.write()
+        except CacheonError as error:
+            self._tell(error.code, error.message)
+        except Exception as error:  # noqa: BLE001 - as in `follow`
+            self._tell("UNEXPECTED", f"{type(error).__name__}: {error}")
+
+    async def write(self) -> str:
+        """Write the ledger as it is now, if that is new, and return the digest of its document."""
         head = await self._context.store.read(settlement_head)
         if self._written is None or self._written[0] != head:
             predicate = await self._context.store.read(read_ledger_document, self._signer.ss58_address)
-            digest = await asyncio.to_thread(self._write, predicate)
-            self._written = (predicate.head, LedgerPointer(digest, self._url, self._receipts.public_key.hex()))
+            self._written = (predicate.head, await asyncio.to_thread(self._write, predicate))
         return self._written[1]
 
     def _write(self, predicate: LedgerPredicate) -> str:

@@ -6,7 +6,8 @@ Invariants
 2. The vector and its signed receipt are stored in the same transaction as the intent that publishes it.
 3. A reason to wait is logged once, and kept for as long as it stands, with the block that holds now.
 4. The crown ledger (`node.services.ledger`) has its turn after the weights of the same block, so that one task signs
-   for the hotkey and weights come first.
+   for the hotkey and weights come first; so has the statement that binds the receipt key (`node.services.key_binding`).
+5. The ledger that a vector derives from is on disk before the vector's receipt is signed.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from chain.signer import Signer
 from chain.validator_state import validator_reads
 from node.services.context import NodeContext
 from node.services.heads import HeadWatch
+from node.services.key_binding import KeyBinder
 from node.services.ledger import LedgerKeeper
 from node.services.receipts import ReceiptBook
 from node.services.weight_vector import decide, read_ledger
@@ -59,6 +61,7 @@ class PublicationService:
             refresh_epochs=settings.publication.refresh_epochs,
         )
         self._ledger = LedgerKeeper(context, client, signer, receipts)
+        self._binder = KeyBinder(context, signer, receipts)
         self._watched: tuple[int, ...] | None = None
         self._watch(())
         self._last_reason: tuple[str, str, int | None] | None = ("", "", None)  # of the life before: not known
@@ -84,6 +87,7 @@ class PublicationService:
             )
             self._context.wake.notify()
         await self._ledger.follow(block, result.head)
+        await self._binder.follow()
         return result.head
 
     def _watch(self, uids: tuple[int, ...]) -> None:
@@ -96,9 +100,11 @@ class PublicationService:
 
     async def _decide(self, parameters: Hyperparameters, metagraph: Metagraph) -> WeightTarget:
         """Decide the vector, and keep it ready to be stored together with the intent that publishes it."""
-        ledger = await self._context.store.read(read_ledger)
+        await self._ledger.keep()
+        ledger = await self._context.store.read(read_ledger, parameters.epoch)
         decision = decide(
-            ledger, parameters, metagraph, self._context.settings.publication, self._signer.ss58_address
+            ledger, parameters, metagraph, self._context.settings.publication, self._signer.ss58_address,
+            self._context.catalog.targets,
         )
         for fault in decision.projection.faults:
             structlog.get_logger().error("claim.set_aside", claim=fault.claim_id, code=fault.code)

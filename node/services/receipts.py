@@ -56,7 +56,10 @@ class ReceiptBook:
 
     def sign(self, statement: Statement) -> str:
         """Sign `statement`, store the envelope and return its digest."""
-        envelope = self.seal(statement)
+        return self.keep(self.seal(statement))
+
+    def keep(self, envelope: bytes) -> str:
+        """Store an envelope, signed here or elsewhere, and return its digest."""
         digest = sha256_hex(envelope)
         path = self.path(digest)
         if not path.exists():

@@ -8,6 +8,7 @@ Invariants
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Literal
 
 import msgspec
@@ -18,17 +19,19 @@ from chain.metagraph import Metagraph
 from chain.weights import WeightTarget
 from config.settings import PublicationSettings
 from node.store.crown_rows import all_crowns, crown_state
-from node.store.journal import VectorRow
+from node.store.journal import VectorRow, newest_weights_receipt
 from scoring.projection import Projection, WeightPolicy, project
 from scoring.receipts import WeightsPredicate, present_claimants
 from scoring.settle import CrownState, live_claims
 
 
 class Ledger(msgspec.Struct, frozen=True):
-    """What weights derive from: the state of the crowns, and the receipts of the live ones."""
+    """What weights derive from: the state of the crowns, the receipts of the live ones, and the weights receipt that
+    was signed for the same epoch before ("" for none)."""
 
     state: CrownState
     crown_receipts: tuple[str, ...]
+    replaces: str = ""
 
 
 class Decision(msgspec.Struct, frozen=True):
@@ -45,26 +48,29 @@ class Decision(msgspec.Struct, frozen=True):
         return VectorRow(vector.digest, vector.block, vector.entries)
 
 
-def read_ledger(connection: Connection) -> Ledger:
-    """Return the crowns as the weight vector sees them."""
+def read_ledger(connection: Connection, epoch: int | None = None) -> Ledger:
+    """Return the crowns as the weight vector of `epoch` sees them."""
     receipts = sorted(crown.receipt_digest for crown in all_crowns(connection) if not crown.ended_by)
-    return Ledger(crown_state(connection), tuple(receipts))
+    replaces = newest_weights_receipt(connection, epoch) if epoch is not None else ""
+    return Ledger(crown_state(connection), tuple(receipts), replaces)
 
 
 def decide(
-    ledger: Ledger, parameters: Hyperparameters, metagraph: Metagraph, settings: PublicationSettings, validator: str
+    ledger: Ledger, parameters: Hyperparameters, metagraph: Metagraph, settings: PublicationSettings, validator: str,
+    registered: Collection[str],
 ) -> Decision:
-    """Return the vector of `validator` for the epoch and block of `parameters`.
+    """Return the vector of `validator` for the epoch and block of `parameters`; `registered` are the catalog's targets.
 
     Raises `InternalError` of `scoring.projection.project`.
     """
     claims, block = live_claims(ledger.state), parameters.block.number
     policy = _policy(settings, metagraph, validator)
-    projection = project(claims, block=block, present=metagraph.hotkeys, policy=policy)
+    targets = tuple(sorted({claim.target_id for claim in claims}.intersection(registered)))
+    projection = project(claims, block=block, present=metagraph.hotkeys, policy=policy, targets=targets)
     predicate = WeightsPredicate(
         vector=projection.vector, vector_digest=projection.vector.digest, netuid=parameters.netuid,
         epoch=parameters.epoch, claims=claims, present=present_claimants(claims, metagraph.hotkeys), policy=policy,
-        ledger_head=ledger.state.head, crown_receipts=ledger.crown_receipts,
+        ledger_head=ledger.state.head, crown_receipts=ledger.crown_receipts, targets=targets, replaces=ledger.replaces,
     )
     row = VectorRow(projection.vector.digest, block, projection.vector.entries)
     target = WeightTarget(row.entries, row.shares_digest, parameters.epoch, policy.burn_hotkey, policy.heir)

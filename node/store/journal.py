@@ -117,6 +117,16 @@ def find_vector(connection: Connection, publication_id: str) -> VectorRow | None
     return VectorRow(row.digest, row.block, entries, row.receipt_digest)
 
 
+def newest_weights_receipt(connection: Connection, epoch: int) -> str:
+    """Return the digest of the newest weights receipt that was signed for `epoch`, or ""."""
+    return connection.scalar(
+        select(vectors.c.receipt_digest)
+        .join(publications, publications.c.publication_id == vectors.c.publication_id)
+        .where(publications.c.epoch == epoch, publications.c.status == "intent")
+        .order_by(publications.c.sequence.desc()).limit(1)
+    ) or ""
+
+
 def _record_vector(connection: Connection, vector: VectorRow, publication_id: str) -> None:
     connection.execute(insert(vectors).values(
         publication_id=publication_id, digest=vector.digest, block=vector.block,

@@ -24,9 +24,21 @@ from chain.codec import NestedCall, compose_call
 from chain.devnet.config import DevnetConfig
 from chain.devnet.server import Devnet
 from chain.hyperparameters import read_hyperparameters
+from chain.key_binding import binding_of, sign_binding, verify_binding
 from chain.publication import PublicationOptions, step
 from chain.signer_client import SocketSigner
-from chain.signer_frames import FRAME_BYTES, HEADER, Hello, Identity, Refusal, SignCall, length_of, pack, read_answer
+from chain.signer_frames import (
+    FRAME_BYTES,
+    HEADER,
+    BindKey,
+    Hello,
+    Identity,
+    Refusal,
+    SignCall,
+    length_of,
+    pack,
+    read_answer,
+)
 from chain.signer_server import ChainRuntime, SignerServer, bind
 from chain.wallet import address_of_seed, create_wallet, signer_of_seed
 from config.errors import HostError, NetworkError, WalletError
@@ -90,6 +102,13 @@ class Process:
     def events(self, name: str, pid: int | None = None) -> list[dict[str, Any]]:
         """The log lines of an event."""
         return [line for line in self.lines if line.get("event") == name and pid in (None, line["pid"])]
+
+    async def logged(self, name: str, count: int) -> list[dict[str, Any]]:
+        """The log lines of an event, as soon as there are `count`: they come through a pipe, after the answer."""
+        async with asyncio.timeout(120):
+            while len(found := self.events(name)) < count:
+                await asyncio.to_thread(threading.Event().wait, 0.05)
+        return found
 
     def stop(self, number: int = signal.SIGTERM) -> int:
         """Send a signal and return the exit code."""
@@ -190,14 +209,14 @@ def send(path: Path, data: bytes) -> bytes:
         return received
 
 
-async def ask(path: Path, document: Hello | SignCall) -> Any:
+async def ask(path: Path, document: Hello | SignCall | BindKey) -> Any:
     """Send one request and return the answer."""
     data = await asyncio.to_thread(send, path, pack(document))
     assert len(data) == HEADER.size + length_of(data[: HEADER.size])
     return read_answer(data[HEADER.size :])
 
 
-async def code_of(stage: Stage, request: SignCall) -> str:
+async def code_of(stage: Stage, request: SignCall | BindKey) -> str:
     """The code with which a request is refused; "" when it is signed."""
     answer = await ask(stage.process.path, request)
     return answer.code if isinstance(answer, Refusal) else ""
@@ -222,7 +241,7 @@ async def test_its_extrinsics_are_the_files(stage: Stage) -> None:
     assert (await stage.client.submit(signed.data)).fate == "accepted"
     stage.node.produce_block()
     assert await stage.client.next_nonce(signer.ss58_address) == nonce + 1
-    (line,) = stage.process.events("signer.signed")
+    (line,) = await stage.process.logged("signer.signed", 1)
     assert (line["call"], line["netuid"], line["nonce"]) == ("Commitments.set_commitment", NETUID, nonce)
 
 
@@ -238,8 +257,28 @@ async def test_what_is_signed_and_what_is_not(stage: Stage) -> None:
     )
     for data in (stage.call(codec, Call.TRANSFER), stage.call(codec, Call.REMARK), bytes(nested.data)):
         assert await code_of(stage, await stage.request(call=data)) == "SIGNER_CALL_REFUSED"
-    assert len(stage.process.events("signer.refused")) == 6
-    assert len(stage.process.events("signer.signed")) == 3
+    assert len(await stage.process.logged("signer.refused", 6)) == 6
+    assert len(await stage.process.logged("signer.signed", 3)) == 3
+
+
+async def test_it_vouches_for_a_receipt_key_and_for_nothing_that_looks_like_one(stage: Stage) -> None:
+    """The one statement besides extrinsics: for the signer's own address, subnet and chain, over 32 bytes of a key."""
+    genesis = await stage.client.genesis_hash()
+    signer = await asyncio.to_thread(SocketSigner.connect, stage.process.path, NETUID)
+    binding = binding_of(signer, bytes(range(32)), genesis, NETUID)
+    assert verify_binding(await sign_binding(signer, binding)) == binding
+    assert binding.hotkey == address_of_seed(SEED)
+    for request, code in (
+        (BindKey(bytes(31), genesis), "SIGNER_KEY_REFUSED"),
+        (BindKey(b"x" * 300, genesis), "SIGNER_KEY_REFUSED"),
+        (BindKey(bytes(32), "0x" + "11" * 32), "SIGNER_CHAIN_DIFFERS"),
+    ):
+        assert await code_of(stage, request) == code
+    with pytest.raises(WalletError) as foreign:  # what is signed names the signer's subnet, whatever was asked for
+        await sign_binding(signer, msgspec.structs.replace(binding, netuid=NETUID + 1))
+    assert foreign.value.code == "SIGNER_KEY_CHANGED"
+    line = (await stage.process.logged("signer.signed", 1))[0]
+    assert (line["call"], line["receipt_key"]) == ("key binding", bytes(range(32)).hex())
 
 
 async def test_requests_that_would_frame_it_otherwise(stage: Stage) -> None:

@@ -47,7 +47,7 @@ async def test_nobody_is_paid_instead_of_an_absent_burn_hotkey(world: World, bur
         assert await world.step(3) is None
     assert [line["code"] for line in logs if line["event"] == "publication.waiting"] == ["BURN_HOTKEY_NOT_REGISTERED"]
     assert await world.extrinsics() == 0
-    await world.crown(1, ANN, "t1")
+    await world.crown(1, ANN, "activation.silu_and_mul")
     await world.step(3)
     assert await world.row() == {UIDS[ANN]: 65_535}
 
@@ -55,7 +55,7 @@ async def test_nobody_is_paid_instead_of_an_absent_burn_hotkey(world: World, bur
 async def test_crowns_are_paid_from_the_next_epoch(world: World) -> None:
     """A crown during an epoch that already had its publication is paid in the next one."""
     await world.step(3)
-    await world.crown(1, ANN, "t1")
+    await world.crown(1, ANN, "activation.silu_and_mul")
     await world.step(2)
     assert await world.extrinsics() == 1
     await world.step(10)
@@ -70,8 +70,8 @@ async def test_the_share_of_a_claimant_who_left_goes_where_the_setting_says(
 ) -> None:
     """`publication.absent` decides between the validator and the burn hotkey; who stayed keeps exactly the same."""
     world.configure(absent=absent)
-    await world.crown(1, ANN, "t1")
-    await world.crown(2, address_of_seed("//Gone"), "t2")
+    await world.crown(1, ANN, "activation.silu_and_mul")
+    await world.crown(2, address_of_seed("//Gone"), "attention.decode")
     await world.step(3)
     assert await world.row() == {UIDS[ANN]: 65_535, UIDS[paid]: 65_535}
 
@@ -110,8 +110,8 @@ async def test_what_is_kept_of_a_reason_is_never_of_the_past(world: World) -> No
 
 async def test_vector_has_a_receipt_that_recomputes(world: World) -> None:
     """The published vector's signed receipt verifies and gives the same vector from its own inputs."""
-    await world.crown(1, ANN, "t1")
-    await world.crown(2, BOB, "t2")
+    await world.crown(1, ANN, "activation.silu_and_mul")
+    await world.crown(2, BOB, "attention.decode")
     await world.step(3)
     (publication,) = read_status(world.store.layout.root).publications
     statement = verify(Path(publication.receipt).read_bytes(), [world.receipts.public_key])
@@ -122,7 +122,7 @@ async def test_vector_has_a_receipt_that_recomputes(world: World) -> None:
 
 async def test_restarts_publish_nothing_twice(world: World) -> None:
     """A service made anew after every block leaves one extrinsic per epoch and an unbroken journal."""
-    await world.crown(1, ANN, "t1")
+    await world.crown(1, ANN, "activation.silu_and_mul")
     for _ in range(35):
         world.service = world.restarted()
         await world.step()

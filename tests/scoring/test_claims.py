@@ -46,7 +46,16 @@ def test_an_impossible_claim_has_a_code(row: Claim, block: int, half_life: int, 
     assert refused.value.code == code
 
 
-@pytest.mark.parametrize("row", [None, 7, {}, {"claim_id": 1}, {"claim_id": "c", "speedup_ppm": "1"}])
+GOOD = {"claim_id": "c", "target_id": "t", "hotkey": "5A", "speedup_ppm": 1_100_000, "crowned_block": 3}
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        None, 7, {}, {"claim_id": 1}, {"claim_id": "c", "speedup_ppm": "1"}, GOOD | {"crowned_block": -1},
+        GOOD | {"hotkey": ""}, GOOD | {"speedup_ppm": 1.5}, GOOD | {"speedup_ppm": True}, GOOD | {"more": 1},
+    ],
+)
 def test_an_unreadable_claim_has_a_code(row: object) -> None:
     """A row that is no claim is named as such."""
     with pytest.raises(InternalError) as refused:

@@ -160,3 +160,17 @@ def test_every_input_changes_the_digest() -> None:
     }
     assert base not in others
     assert len(others) == 4
+
+
+def test_a_claim_on_a_target_that_is_gone_is_named_and_paid_nothing() -> None:
+    """The others get what they would get without it; alone it burns, because dropping a target is no fault."""
+    good, gone = [claim(1, "5A", 300), claim(2, "5C", 100)], claim(3, "5B", 900)
+    targets = {"target.1", "target.2"}
+    result = project([*good, gone], block=5, present={"5A", "5B", "5C"}, policy=POLICY, targets=targets)
+    assert result.vector == project(good, block=5, present={"5A", "5C"}, policy=POLICY).vector
+    assert [(fault.claim_id, fault.code) for fault in result.faults] == [(gone.claim_id, "CLAIM_TARGET_UNKNOWN")]
+    alone = project([gone], block=5, present={"5B"}, policy=POLICY, targets=targets)
+    assert alone.vector.entries == (("5Burn", 1_000_000),)
+    with pytest.raises(InternalError) as refused:
+        project([gone, {"broken": True}], block=5, present={"5B"}, policy=POLICY, targets=targets)
+    assert refused.value.code == "NO_USABLE_CLAIM"

@@ -99,19 +99,46 @@ def test_weights_are_recomputed_from_the_receipt_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    "changes",
+    ("changes", "code"),
     [
-        {"present": ()},
-        {"claims": ()},
-        {"vector_digest": "0" * 64},
-        {"policy": WeightPolicy(1000, "renormalise", "5Burn", "5Validator")},
+        ({"present": ()}, "RECEIPT_WEIGHTS_WRONG"),
+        ({"claims": ()}, "RECEIPT_WEIGHTS_WRONG"),
+        ({"targets": ()}, "RECEIPT_WEIGHTS_WRONG"),
+        ({"vector_digest": "0" * 64}, "RECEIPT_WEIGHTS_WRONG"),
+        ({"policy": WeightPolicy(1000, "renormalise", "5Burn", "5Validator")}, "WEIGHTS_POLICY_DIFFERS"),
     ],
 )
-def test_a_vector_that_does_not_follow_is_refused(changes: dict[str, Any]) -> None:
+def test_a_vector_that_does_not_follow_is_refused(changes: dict[str, Any], code: str) -> None:
     """A validator cannot sign weights that its own inputs do not give."""
     with pytest.raises(GradeError) as refused:
         weights_statement(msgspec.structs.replace(weights_predicate(), **changes))
+    assert refused.value.code == code
+
+
+def test_inputs_from_which_nothing_follows_are_refused_with_a_code() -> None:
+    """A claim from the future makes a receipt that is refused, not a defect of the reader."""
+    good = weights_predicate()
+    later = msgspec.structs.replace(good.claims[0], crowned_block=10**9)
+    with pytest.raises(GradeError) as refused:
+        recompute_weights(msgspec.structs.replace(good, claims=(later,)))
     assert refused.value.code == "RECEIPT_WEIGHTS_WRONG"
+
+
+def test_a_receipt_from_before_later_fields_existed_still_verifies() -> None:
+    """Documents without `targets` and `replaces` read, and recompute, as before."""
+    document = msgspec.to_builtins(weights_predicate())
+    older = {name: value for name, value in document.items() if name not in ("targets", "replaces")}
+    statement = dsse.Statement(dsse.STATEMENT_TYPE, (), "urn:cacheon:receipt:weights.v1", older)
+    again = read_predicate(dsse.verify(dsse.sign(statement, SECRET), [KEY]), WeightsPredicate)
+    assert recompute_weights(again).vector == again.vector
+
+
+def test_reversed_bounds_make_no_receipt() -> None:
+    """An interval that encloses nothing has a code, and is never signed."""
+    reversed_bounds = msgspec.structs.replace(grade(ATTEMPT, ARENA), lower_ppm=2_000_000, upper_ppm=1_000_000)
+    with pytest.raises(GradeError) as refused:
+        verdict_statement(ATTEMPT, "a" * 64, reversed_bounds)
+    assert refused.value.code == "VERDICT_INTERVAL_REVERSED"
 
 
 def forged(**changes: Any) -> bytes:
@@ -167,6 +194,18 @@ def test_no_single_byte_can_be_changed(at: int, byte: int) -> None:
         return
     with pytest.raises(CacheonError):
         dsse.verify(changed, [KEY])
+
+
+def test_a_signature_has_one_spelling() -> None:
+    """Bits of the last base64 character that decoding ignores make no second envelope of the same statement."""
+    (signature,) = json.loads(ENVELOPE)["signatures"]
+    assert signature["sig"].endswith("==")
+    last = signature["sig"][-3]
+    other = chr(ord(last) + 1)
+    assert base64.b64decode(signature["sig"]) == base64.b64decode(signature["sig"][:-3] + other + "==")
+    with pytest.raises(GradeError) as refused:
+        dsse.verify(forged(signatures=[signature | {"sig": signature["sig"][:-3] + other + "=="}]), [KEY])
+    assert refused.value.code == "RECEIPT_MALFORMED"
 
 
 def test_reading_a_receipt_as_another_kind_is_refused() -> None:

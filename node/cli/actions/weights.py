@@ -12,6 +12,7 @@ from chain.publication_plan import Plan, PublicationOptions, plan_publication
 from chain.validator_state import read_row
 from chain.waiting import Waiting
 from config.errors import ConfigurationError, NetworkError
+from config.target_catalog import load_catalog
 from node.cli.output import Output, facts, table
 from node.cli.resolve import resolve
 from node.services.weight_vector import Decision, decide
@@ -147,9 +148,10 @@ async def _plan(settings: Settings, view: WeightsView, validator: str) -> Planne
         refresh_epochs=publication.refresh_epochs,
     )
     decisions: list[Decision] = []
+    targets = load_catalog().targets
 
     async def decided(parameters: Hyperparameters, metagraph: Metagraph) -> WeightTarget:
-        decisions.append(decide(view.crowns, parameters, metagraph, publication, validator))
+        decisions.append(decide(view.crowns, parameters, metagraph, publication, validator, targets))
         return decisions[-1].target
 
     async with ChainClient.from_settings(settings.chain) as client:

@@ -48,13 +48,13 @@ def state_of(world: World) -> tuple[str, str]:
 
 async def test_show_tells_who_gets_what_and_why(cli: RunCli, world: World) -> None:
     """The last vector with its derivation, the chain's row beside it, and each publication's fate."""
-    await world.crown(1, ANN, "t1")
+    await world.crown(1, ANN, "activation.silu_and_mul")
     await world.step(3)
     ran = await ask(cli, world, "weights", "show", *state_of(world), "--json")
     data = ran.document["data"]
     assert data["state"]["shares"][0]["hotkey"] == ANN
     assert data["state"]["shares"][0]["ppm"] == 1_000_000
-    assert data["state"]["shares"][0]["why"] == ["crown of t1: 100.0 % of its credit left"]
+    assert data["state"]["shares"][0]["why"] == ["crown of activation.silu_and_mul: 100.0 % of its credit left"]
     assert data["chain"]["differs"] is False
     assert [(one["epoch"], one["status"]) for one in data["state"]["publications"]] == [(0, "confirmed")]
     plain = await ask(cli, world, "weights", "show", *state_of(world))
@@ -76,7 +76,7 @@ async def test_show_tells_why_nothing_is_published(cli: RunCli, world: World) ->
 async def test_plan_is_what_the_node_signs_next(cli: RunCli, world: World) -> None:
     """Without a wallet and without a trace: the planned row is the row that the node then publishes."""
     await world.step(3)
-    await world.crown(1, ANN, "t1")
+    await world.crown(1, ANN, "activation.silu_and_mul")
     world.block(10)
     before = await world.extrinsics()
     ran = await ask(cli, world, "weights", "plan", *state_of(world), "--hotkey", VALIDATOR, "--json")
@@ -129,7 +129,7 @@ async def _published(world: World) -> AsyncIterator[dict[str, Any]]:
     listener = socket.create_server(("127.0.0.1", 0))
     await web.SockSite(runner, listener).start()
     world.configure(ledger_url=f"http://127.0.0.1:{listener.getsockname()[1]}/ledger")
-    await world.crown(1, ANN, "t1")
+    await world.crown(1, ANN, "activation.silu_and_mul")
     await world.step(6)
     served |= {path.name: path.read_bytes() for path in world.store.layout.ledger.iterdir()}
     yield served

@@ -1,0 +1,54 @@
+"""The list of signed receipts, page by page, newest first. The files lie in `receipts/` under their digests."""
+
+from __future__ import annotations
+
+import msgspec
+from sqlalchemy import Connection, select, tuple_
+
+from node.store.schema import receipts
+
+
+class ReceiptRow(msgspec.Struct, frozen=True):
+    """One receipt: `kind` such as "weights.v1", `subject` the id of what it is about, time in Unix milliseconds."""
+
+    digest: str
+    kind: str
+    subject: str
+    signed_ms: int
+
+
+class ReceiptQuery(msgspec.Struct, frozen=True):
+    """Which receipts; an empty kind means any. `after` is the digest of the last one of the page before."""
+
+    limit: int
+    kind: str = ""
+    after: str = ""
+
+
+_COLUMNS = [receipts.c[name] for name in ReceiptRow.__struct_fields__]
+_ORDER = (receipts.c.signed_ms, receipts.c.digest)
+
+
+def receipts_about(connection: Connection, kind: str, subject: str) -> tuple[str, ...]:
+    """Return the digests of the receipts of `kind` about `subject`, oldest first."""
+    statement = select(receipts.c.digest).where(receipts.c.kind == kind, receipts.c.subject == subject)
+    return tuple(connection.execute(statement.order_by(*_ORDER)).scalars())
+
+
+def receipt_row(connection: Connection, digest: str) -> ReceiptRow | None:
+    """Return the row of one receipt, or None."""
+    row = connection.execute(select(*_COLUMNS).where(receipts.c.digest == digest)).mappings().first()
+    return ReceiptRow(**row) if row is not None else None
+
+
+def receipt_page(connection: Connection, query: ReceiptQuery) -> list[ReceiptRow]:
+    """Return at most `query.limit` receipts, newest first; nothing when `after` is unknown."""
+    statement = select(*_COLUMNS).order_by(*(column.desc() for column in _ORDER)).limit(query.limit)
+    if query.kind:
+        statement = statement.where(receipts.c.kind == query.kind)
+    if query.after:
+        last = receipt_row(connection, query.after)
+        if last is None:
+            return []
+        statement = statement.where(tuple_(*_ORDER) < tuple_(last.signed_ms, last.digest))
+    return [ReceiptRow(**row) for row in connection.execute(statement).mappings()]
