@@ -16,7 +16,7 @@ import tomli
 import torch
 
 from config.target_catalog import load_catalog
-from node.cli import bench_stand, main
+from node.cli import main
 from qualify.arm_server import start_arm_server
 from qualify.comparison import passes
 from qualify.content import SHIFTED
@@ -25,6 +25,7 @@ from qualify.override import PROVENANCE, base_absent, compose, find_point, prepa
 from qualify.sandbox.client import Zygote
 from qualify.slots.registry import SLOTS, find_slot
 from qualify.slots.rehearsal import Rehearsal, small, worst
+from tests.node.cli.referees import judge_inside
 from tests.qualify.support import EXAMPLES, write_arena
 
 GOLDEN = json.loads((Path(__file__).parent / "golden" / "slot_vectors.json").read_text())
@@ -158,16 +159,6 @@ def arena(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(path)
 
 
-class _Shared:
-    """A fork server that outlives the command that thinks it owns it."""
-
-    def __init__(self, server: Zygote) -> None:
-        self.spawn = server.spawn
-
-    def close(self) -> None:
-        """Leave it to the fixture."""
-
-
 @pytest.fixture(scope="module")
 def arms() -> Iterator[Zygote]:
     """One fork server of arms for all examples."""
@@ -180,7 +171,7 @@ def test_every_example_is_judged_as_its_readme_says(
     name: str, arena: str, arms: Zygote, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Intake accepts every example; those that are right pass every screen, the others fail with their code."""
-    monkeypatch.setattr(bench_stand, "start_arm_server", lambda: _Shared(arms))
+    judge_inside(monkeypatch, arms)
     folder = str(EXAMPLES / name)
     assert main.run(["scan", folder]) == 0
     capsys.readouterr()

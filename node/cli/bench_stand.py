@@ -11,8 +11,8 @@ from __future__ import annotations
 import contextlib
 import signal
 import tempfile
-from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -63,16 +63,11 @@ class Candidate:
 class Stand:
     """One bundle's place on this machine."""
 
-    def __init__(self, choice: Choice, settings: Settings, store: Path, arms: Future[Zygote]) -> None:
+    def __init__(self, choice: Choice, settings: Settings, store: Path) -> None:
         self._choice = choice
         self._settings = settings
-        self._store = store
-        self._arms = arms
+        self.store = store  # a folder that ends with the stand
         self.arena = choice.arena or settings.qualify.arena
-
-    def fork_server(self) -> Zygote:
-        """Return the fork server of arms, once it is warm. Raises `HostError`."""
-        return self._arms.result()
 
     def admit(self, bundle: str, attempt_id: str, progress: Emit) -> Candidate:
         """Run `static` on `bundle` and prepare the request for an attempt against the incumbent.
@@ -119,7 +114,7 @@ class Stand:
         return self._publish(submission.screened)
 
     def _publish(self, bundle: ScreenedBundle) -> BundleRef:
-        published = publish(bundle.stream, bundle.report, self._store)
+        published = publish(bundle.stream, bundle.report, self.store)
         return BundleRef(published.content_hash, str(published.tree), str(published.report_path))
 
 
@@ -128,18 +123,32 @@ def open_stand(choice: Choice) -> Iterator[Stand]:
     """Open a stand. Raises `ConfigurationError` for settings or an arena that cannot be used."""
     settings = resolve(choice.config).settings
     load_arena(choice.arena or settings.qualify.arena)
+    with ending_in_order(), tempfile.TemporaryDirectory(prefix="cacheon-stand-") as folder:
+        yield Stand(choice, settings, Path(folder))
+
+
+@contextlib.contextmanager
+def ending_in_order() -> Iterator[None]:
+    """Turn SIGTERM and SIGHUP into `KeyboardInterrupt`, so that whatever was opened is closed."""
     with contextlib.ExitStack() as stack:
         for number in (signal.SIGTERM, signal.SIGHUP):
             stack.callback(signal.signal, number, signal.signal(number, _interrupt))
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="cacheon-stand-"))
-        arms = stack.enter_context(ThreadPoolExecutor(1)).submit(start_arm_server)  # slow, so beside everything else
-        stack.callback(_close, arms)
-        yield Stand(choice, settings, Path(folder), arms)
+        yield
 
 
-def _close(arms: Future[Zygote]) -> None:
-    if arms.exception() is None:
-        arms.result().close()
+@contextlib.contextmanager
+def warming_arms() -> Iterator[Callable[[], Zygote]]:
+    """Start a fork server of arms beside everything else; what is lent returns it once it is warm.
+
+    That raises `HostError`.
+    """
+    with ThreadPoolExecutor(1) as thread:
+        arms = thread.submit(start_arm_server)
+        try:
+            yield arms.result
+        finally:
+            if arms.exception() is None:
+                arms.result().close()
 
 
 def _interrupt(_number: int, _frame: object) -> None:

@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from typing import Self
+from typing import Protocol, Self
 
 import msgspec
 
@@ -25,6 +25,7 @@ from config.errors import HostError, InternalError
 from qualify.sandbox import syscalls
 from qualify.sandbox.closing import Closing
 from qualify.sandbox.entries import ENTRIES
+from qualify.sandbox.forked import fork_server
 from qualify.sandbox.member import readable_by
 from qualify.sandbox.outcome import LOG_TAIL_BYTES, Outcome, OutcomeKind
 from qualify.sandbox.policy import SandboxPolicy
@@ -60,13 +61,30 @@ from qualify.sandbox.wire import ZygoteConfig
 from qualify.sandbox.zygote_main import main
 main(msgspec.convert(config, ZygoteConfig))
 """
-_END_SECONDS = 5.0
+_START_SECONDS, _END_SECONDS = 120.0, 5.0
+
+
+class ServerProcess(Protocol):
+    """The process of a fork server: a `subprocess.Popen`, or a `qualify.sandbox.forked.Forked`."""
+
+    @property
+    def pid(self) -> int:
+        """Its number."""
+        ...
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for its end. Raises `subprocess.TimeoutExpired`."""
+        ...
+
+    def kill(self) -> None:
+        """End it."""
+        ...
 
 
 class Zygote(Closing):
     """A warm fork server. Leaving its `with` block ends it and every child."""
 
-    def __init__(self, process: subprocess.Popen[bytes], control: socket.socket, entries: frozenset[str]) -> None:
+    def __init__(self, process: ServerProcess, control: socket.socket, entries: frozenset[str]) -> None:
         self.pid = process.pid
         self._entries = entries
         self._process = process
@@ -78,7 +96,7 @@ class Zygote(Closing):
         cls,
         preload: tuple[str, ...] = (),
         *,
-        start_timeout_seconds: float = 120.0,
+        start_timeout_seconds: float = _START_SECONDS,
         extra_entries: Mapping[str, str] | None = None,
         extra_python_path: Sequence[str] = (),
         ablation: bool = False,
@@ -101,6 +119,27 @@ class Zygote(Closing):
         zygote = cls(process, ours, frozenset({*ENTRIES, *config.entries}))
         try:
             zygote._await_start(start_timeout_seconds, errors)
+        except BaseException:
+            zygote.close()
+            raise
+        finally:
+            os.close(errors)
+        return zygote
+
+    @classmethod
+    def fork_off(cls, preload: tuple[str, ...] = ()) -> Self:
+        """Fork a fork server off this process, which keeps what it has imported; torch is loaded once for both.
+
+        Only for a process that was started as `start` starts one (an exec with an empty environment), runs one thread
+        and knows no secret yet: arms inherit a copy of all of its memory. Raises as `start` does.
+        """
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        errors = os.memfd_create("fork-server-errors", os.MFD_CLOEXEC)
+        with theirs:
+            config = _config(theirs.fileno(), preload, {}, ())
+            zygote = cls(fork_server(config, errors), ours, frozenset(ENTRIES))
+        try:
+            zygote._await_start(_START_SECONDS, errors)
         except BaseException:
             zygote.close()
             raise

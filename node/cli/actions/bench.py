@@ -11,7 +11,7 @@ import msgspec
 
 from config.errors import HostError
 from node.cli.actions.regrade import EXIT, bound_text
-from node.cli.bench_stand import NOTICE, Candidate, Choice, Stand, open_stand
+from node.cli.bench_stand import NOTICE, Candidate, Choice, open_stand, warming_arms
 from node.cli.output import Output, facts
 from node.cli.plot import strip_plot
 from node.cli.progress import ScreenProgress
@@ -19,9 +19,12 @@ from node.cli.screen_table import exit_code_of, show_screens
 from qualify.screens.base import ScreenReceipt
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from rich.console import Console
 
     from qualify.docket import Docket
+    from qualify.sandbox.client import Zygote
     from scoring.grade import Verdict
 
 
@@ -63,9 +66,9 @@ def run(bundle: str, choice: Choice, out: str | None, *, as_json: bool) -> int:
     """
     folder = _writable(out) if out is not None else None
     output, progress = Output("bench", as_json=as_json), ScreenProgress(silent=as_json)
-    with open_stand(choice) as stand:
+    with open_stand(choice) as stand, warming_arms() as arms:
         candidate = stand.admit(bundle, f"bench-{uuid.uuid4().hex}", progress)
-        benched = _measure(stand, candidate, folder, progress)
+        benched = _measure(arms, candidate, folder, progress)
     progress.clear()
     output.result(benched, lambda console: _show(console, benched))
     for warning in benched.warnings:
@@ -85,7 +88,9 @@ def _writable(out: str) -> Path:
     return folder
 
 
-def _measure(stand: Stand, candidate: Candidate, folder: Path | None, progress: ScreenProgress) -> Benched:
+def _measure(
+    arms: Callable[[], Zygote], candidate: Candidate, folder: Path | None, progress: ScreenProgress
+) -> Benched:
     if candidate.request is None:
         return Benched("", "", "", "", "", candidate.receipts, "", "", "", "", 0, 0, 0, (), "", "", NOTICE)
     from qualify.attempt_main import write_attempt
@@ -98,7 +103,7 @@ def _measure(stand: Stand, candidate: Candidate, folder: Path | None, progress: 
 
     docket = open_docket(candidate.request)
     progress({"event": "waiting"})
-    measured = measure_docket(docket, progress, stand.fork_server())
+    measured = measure_docket(docket, progress, arms())
     data = encode_attempt(measured.attempt)
     digest = attempt_digest(data)
     path = write_attempt(folder, digest, data) if folder is not None else ""

@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import pytest
 
-from node.cli import bench_stand, main
+from node.cli import main
 from qualify.arm_server import start_arm_server
-from qualify.sandbox.client import Zygote
+from tests.node.cli.referees import judge_inside
 
 PAGE = Path(__file__).parents[3] / "docs" / "tutorial.md"
 BLOCK = re.compile(r"(?:<!-- file: (?P<file>\S+) -->\n)?```(?P<kind>\w+)\n(?P<text>.*?)```", re.DOTALL)
@@ -35,22 +35,12 @@ def commands_of(block: str) -> Iterator[Command]:
         yield Command(shlex.split(EXIT.sub("", line)), int(exits[1]) if exits else 0, shown)
 
 
-class _Shared:
-    """A fork server that outlives the commands that think they own it."""
-
-    def __init__(self, server: Zygote) -> None:
-        self.spawn = server.spawn
-
-    def close(self) -> None:
-        """Leave it to the fixture."""
-
-
 @pytest.fixture(autouse=True)
 def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Work in an empty folder, with one fork server of arms for all commands."""
     monkeypatch.chdir(tmp_path)
     with start_arm_server() as arms:
-        monkeypatch.setattr(bench_stand, "start_arm_server", lambda: _Shared(arms))
+        judge_inside(monkeypatch, arms)
         yield
 
 

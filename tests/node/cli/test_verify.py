@@ -12,7 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
@@ -20,11 +20,13 @@ from config.errors import HostError
 from config.target_catalog import load_catalog
 from intake.package import package_bundle
 from node.cli import bench_stand, main
+from node.cli.actions import verify
 from qualify.arm_server import start_arm_server
 from qualify.engine_tree import EngineTree, Part
 from qualify.sandbox.client import Zygote
 from qualify.screens.base import encode_receipt, read_receipt
 from tests.node.cli.conftest import Ran, plain_environment
+from tests.node.cli.referees import judge_inside
 from tests.qualify.support import write_arena
 
 if TYPE_CHECKING:
@@ -33,17 +35,6 @@ if TYPE_CHECKING:
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples"
 SILU = str(EXAMPLES / "silu_fast")
 SCREENS = ["static", "build", "abi", "correctness", "graph"]
-
-
-class _Shared:
-    """A fork server that outlives the command that thinks it owns it."""
-
-    def __init__(self, server: Zygote) -> None:
-        self._server = server
-        self.spawn = server.spawn
-
-    def close(self) -> None:
-        """Leave it to the fixture."""
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +47,7 @@ def arms() -> Iterator[Zygote]:
 @pytest.fixture
 def inside(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arms: Zygote) -> RunCli:
     """Run `cacheon ARGUMENTS...` in this process."""
-    monkeypatch.setattr(bench_stand, "start_arm_server", lambda: _Shared(arms))
+    judge_inside(monkeypatch, arms)
 
     def run(*arguments: str, env: dict[str, str] | None = None) -> Ran:
         for name, text in (env or {}).items():
@@ -193,13 +184,15 @@ def test_a_sandbox_that_cannot_be_had_is_the_hosts_matter(
 ) -> None:
     """The missing layer's own error is shown, and nothing is left in the temporary folder."""
 
-    def refused() -> Zygote:
+    def refused() -> NoReturn:
         raise HostError("SANDBOX_LAYER_MISSING", "no user namespaces")
 
     monkeypatch.setattr(bench_stand, "start_arm_server", refused)
+    monkeypatch.setattr(verify, "WarmReferee", refused)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    ran = inside("verify", SILU, "--arena", arena, "--json")
-    assert (ran.code, ran.document["error"]["code"]) == (6, "SANDBOX_LAYER_MISSING")
+    for command in ("verify", "bench"):
+        ran = inside(command, SILU, "--arena", arena, "--json")
+        assert (ran.code, ran.document["error"]["code"]) == (6, "SANDBOX_LAYER_MISSING")
     assert not list(tmp_path.glob("cacheon-stand-*"))
 
 
