@@ -45,7 +45,7 @@ from qualify.protocol import (
 )
 from qualify.sandbox.client import SandboxedProcess, Zygote
 from qualify.sandbox.policy import SandboxPolicy
-from qualify.starvation import CoreUse, foreign_share, read_use, wait_for
+from qualify.starvation import CoreUse, combined, read_use, wait_for
 from qualify.stillness import Rest, settle
 
 _DEATH_SECONDS = 0.1  # within which the death of a rank explains what another one raised
@@ -221,12 +221,10 @@ class ArmGroup(Arm):
 
     def _raise_late_ranks(self, ranks: Sequence[int], deadline_ms: int, use: CoreUse) -> NoReturn:
         which = "any rank" if len(ranks) == len(self._controls) else " and ".join(f"rank {rank}" for rank in ranks)
-        self._raise_late(deadline_ms, foreign_share(use, self._read_use()), f"from {which} ")
+        self._raise_late(use, f"no answer from {which} within {deadline_ms} ms")
 
     def _read_use(self) -> CoreUse:
-        uses = [read_use(pid, self.core) for pid in self.process.host_pids]
-        ran, waited = (sum(column) for column in zip(*((use.ran, use.waited) for use in uses), strict=True))
-        return uses[0]._replace(ran=ran, waited=waited, ready=frozenset().union(*(use.ready for use in uses)))
+        return combined([read_use(pid, self.core) for pid in self.process.host_pids])
 
     def _settle(self) -> None:
         self._rests = [settle(pid) for pid in self.process.host_pids]

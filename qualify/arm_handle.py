@@ -42,11 +42,12 @@ from qualify.sandbox.client import SandboxedProcess, Zygote
 from qualify.sandbox.closing import Closing
 from qualify.sandbox.outcome import Outcome, OutcomeKind
 from qualify.sandbox.policy import SandboxPolicy
-from qualify.starvation import FOREIGN_SHARE, SUSPENDED_NS, foreign_share, read_use, wait_for
+from qualify.starvation import SUSPENDED_NS, CoreUse, hindrance, read_use, wait_for
 from qualify.stillness import Rest, ran_since, settle, woke_since
 from scoring.attempt import ChildOutcome
 
 _STOP_PATIENCE_NS = 2_000_000_000  # how long a stopped arm may take to come to rest
+_RESTLESS_NS = 20_000_000  # from when on it is noted what keeps an arm from coming to rest
 _STUMBLE_NS = 3_000_000  # a single run of a stopped arm that may have been the kernel's accident
 _WAKES_MAX = 5  # of one arm; a thread that is preempted on its way into the stop arrives once more to finish it
 _REAP_SECONDS = 10.0
@@ -231,9 +232,9 @@ class Arm(Closing):
                 return
         prompt_ms = deadline_ms // PROMPT_PART
         if not wait_for(self._poll, prompt_ms, apart=self._apart)[0]:  # the core's use is read only for slow calls
-            use = read_use(self.process.host_pid, self.core)
+            use = self._read_use()
             if not wait_for(self._poll, deadline_ms - prompt_ms, apart=self._apart)[0]:
-                self._raise_late(deadline_ms, foreign_share(use, read_use(self.process.host_pid, self.core)))
+                self._raise_late(use, f"no answer within {deadline_ms} ms")
 
     def _take_answer(self, nonce: bytes) -> Reply:
         """Read the one message that is there; the arm is stopped by now."""
@@ -252,24 +253,31 @@ class Arm(Closing):
             raise ArmError(FAILURE_KINDS[reply.failure], reply.text)
         return reply
 
-    def _raise_late(self, deadline_ms: int, starved: float, where: str = "") -> NoReturn:
+    def _read_use(self) -> CoreUse:
+        """Return what its threads and its core have done so far."""
+        return read_use(self.process.host_pid, self.core)
+
+    def _raise_late(self, before: CoreUse, what: str) -> NoReturn:
+        """Raise the fault of an arm that is late since the reading `before`: its own, unless the machine kept it."""
+        reason = hindrance(before, self._read_use())
         self.process.kill()
-        if starved > FOREIGN_SHARE:
-            raise ArmError("machine", f"the core served others for {starved:.0%} of a call's {deadline_ms} ms")
-        raise ArmError("call_deadline", f"no answer {where}within {deadline_ms} ms")
+        if reason:
+            raise ArmError("machine", f"{what}, but {reason}")
+        raise ArmError("call_deadline", what)
 
     def _stop(self) -> None:
         self.process.freeze()
-        looked = time.monotonic_ns()
-        limit = looked + _STOP_PATIENCE_NS
+        began = looked = time.monotonic_ns()
+        limit, use = began + _STOP_PATIENCE_NS, None
         while not self.process.is_stopped():
             now = time.monotonic_ns()
             if self._apart and now - looked > SUSPENDED_NS:
                 limit += now - looked
             looked = now
+            if use is None and now - began > _RESTLESS_NS:
+                use = self._read_use()
             if looked > limit:
-                self.process.kill()
-                raise ArmError("call_deadline", "the arm did not come to rest after it was stopped")
+                self._raise_late(use or self._read_use(), "the arm did not come to rest after it was stopped")
 
     def _settle(self) -> None:
         """Take the reading of the stopped arm, outside of every timed interval."""

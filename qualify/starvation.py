@@ -8,6 +8,10 @@ each other are its own time.
 The kernel adds up a thread's waiting only when it gets the core at last. A thread that is ready at both readings and
 had no turn in between has therefore waited all the while, although its counter stands still.
 
+A thread that sleeps in the kernel and cannot be woken, at both readings and with no turn in between, waits for what the
+machine owes it: a page of a disk, memory. That counts only while no other thread of the arm runs: it could hold the
+lock that the sleeper waits for.
+
 A machine, or a container, that is suspended and goes on stops referee and arm alike while the clock runs. Nobody waits
 for a core then; a wait of the referee that ends far too late is how it shows (`wait_for`).
 """
@@ -17,10 +21,12 @@ from __future__ import annotations
 import os
 import select
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 FOREIGN_SHARE = 0.25  # of the time after a call became slow; an honest call is far shorter than its deadline
+STUCK_RAN_SHARE = 0.1  # of the time between two readings; an arm that runs for more than that is not stuck
 SUSPENDED_NS = 250_000_000  # a referee with a core of its own is not kept waiting for that long by load
 _SLICE_NS = 50_000_000  # a wait is done in parts of this length, so that the part that ended too late is short
 _TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
@@ -35,12 +41,34 @@ class CoreUse(NamedTuple):
     waited: int
     idle: int
     ready: frozenset[tuple[str, int]] = frozenset()  # threads that could run at once, with the turns they have had
+    stuck: frozenset[tuple[str, int]] = frozenset()  # threads that sleep and cannot be woken, with their turns
 
 
 def read_use(pid: int, core: int) -> CoreUse:
     """Return the current reading; what cannot be read counts as zero."""
-    ran, waited, ready = _threads(pid)
-    return CoreUse(time.monotonic_ns(), ran, waited, _idle_ns(core), ready)
+    ran, waited, ready, stuck = _threads(pid)
+    return CoreUse(time.monotonic_ns(), ran, waited, _idle_ns(core), ready, stuck)
+
+
+def combined(uses: Sequence[CoreUse]) -> CoreUse:
+    """Return one reading of several processes that are on the same core."""
+    return uses[0]._replace(
+        ran=sum(use.ran for use in uses),
+        waited=sum(use.waited for use in uses),
+        ready=frozenset().union(*(use.ready for use in uses)),
+        stuck=frozenset().union(*(use.stuck for use in uses)),
+    )
+
+
+def hindrance(before: CoreUse, after: CoreUse) -> str:
+    """Say what the machine did that kept an arm from going on between two readings; empty when nothing."""
+    share = foreign_share(before, after)
+    if share > FOREIGN_SHARE:
+        return f"the core served others for {share:.0%} of the time"
+    wall = after.now - before.now
+    if before.stuck & after.stuck and after.ran - before.ran < STUCK_RAN_SHARE * wall:
+        return f"a thread slept in the kernel for {wall // 1_000_000} ms and could not be woken"
+    return ""
 
 
 def foreign_share(before: CoreUse, after: CoreUse) -> float:
@@ -74,10 +102,10 @@ def wait_for(poll: select.poll, milliseconds: float, *, apart: bool) -> tuple[li
         begin = now
 
 
-def _threads(pid: int) -> tuple[int, int, frozenset[tuple[str, int]]]:
-    """Return the ns that all threads ran, the ns they waited, and those that are ready with their numbers of turns."""
+def _threads(pid: int) -> tuple[int, int, frozenset[tuple[str, int]], frozenset[tuple[str, int]]]:
+    """Return the ns that all threads ran and waited, and which are ready, and stuck, with their numbers of turns."""
     ran = waited = 0
-    ready: set[tuple[str, int]] = set()
+    states: dict[str, set[tuple[str, int]]] = {"R": set(), "D": set()}
     for folder in Path(f"/proc/{pid}/task").glob("*"):
         try:
             first, second, turns = map(int, (folder / "schedstat").read_text(encoding="ascii").split())
@@ -85,9 +113,9 @@ def _threads(pid: int) -> tuple[int, int, frozenset[tuple[str, int]]]:
         except (OSError, ValueError, IndexError):
             continue
         ran, waited = ran + first, waited + second
-        if state == "R":
-            ready.add((folder.name, turns))
-    return ran, waited, frozenset(ready)
+        if state in states:
+            states[state].add((folder.name, turns))
+    return ran, waited, frozenset(states["R"]), frozenset(states["D"])
 
 
 def _idle_ns(core: int) -> int:

@@ -16,6 +16,7 @@ from qualify.arm_plan import ArmPlan, decode_plan
 from qualify.protocol import FRAME_BYTES, NONCE_BYTES, Failure, FrameKind, Reply, encode_reply
 from qualify.sandbox.outcome import Outcome, OutcomeKind
 from qualify.sandbox.policy import SandboxPolicy
+from qualify.starvation import CoreUse
 from scoring.attempt import Incident, Role
 from scoring.incidents import consequence
 
@@ -237,6 +238,21 @@ def test_an_arm_that_does_not_come_to_rest_is_a_fault(
     made, process = arm
     process.answer, process.stops = lambda nonce: [done(nonce)], False
     assert fault_of(made).kind == "call_deadline"
+
+
+def test_an_arm_that_the_machine_keeps_from_resting_is_no_fault_of_its_own(
+    arm: tuple[Arm, ScriptedProcess], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its thread sleeps in the kernel all the while, and no stop reaches it there."""
+    monkeypatch.setattr("qualify.arm_handle._STOP_PATIENCE_NS", 1_000_000)
+    monkeypatch.setattr("qualify.arm_handle._RESTLESS_NS", 0)
+    stuck = frozenset({("7", 4)})
+    readings = iter([CoreUse(0, 0, 0, 0, stuck=stuck), CoreUse(10**9, 0, 0, 10**9, stuck=stuck)])
+    monkeypatch.setattr("qualify.arm_handle.read_use", lambda pid, core: next(readings))
+    made, process = arm
+    process.answer, process.stops = lambda nonce: [done(nonce)], False
+    assert fault_of(made).kind == "machine"
+    assert process.killed
 
 
 def test_an_arm_that_ran_while_it_was_stopped_is_a_fault(

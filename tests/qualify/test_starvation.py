@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from typing import Any
 
 import pytest
 
-from qualify.starvation import FOREIGN_SHARE, SUSPENDED_NS, CoreUse, foreign_share, read_use, wait_for
+from qualify.starvation import (
+    FOREIGN_SHARE,
+    SUSPENDED_NS,
+    CoreUse,
+    combined,
+    foreign_share,
+    hindrance,
+    read_use,
+    wait_for,
+)
 
 START = CoreUse(now=0, ran=0, waited=0, idle=0)
 
@@ -50,6 +61,7 @@ def test_a_thread_that_never_had_a_turn_has_waited_all_the_while(
     assert foreign_share(before, CoreUse(1000, ran, 0, idle, frozenset(ready))) == share
 
 
+@pytest.mark.quiet
 def test_a_process_that_is_kept_from_its_core_is_seen_to_wait() -> None:
     """A real one, with a real competitor that is preferred; without the right to prefer it there is nothing to see."""
     core = max(os.sched_getaffinity(0))
@@ -130,3 +142,52 @@ def test_time_of_a_suspended_machine_is_not_waited(
     monkeypatch.setattr("qualify.starvation.time.monotonic_ns", lambda: poll.now)
     assert wait_for(poll, 200, apart=apart) == ([], stood_ns)
     assert poll.asked_ns == asked_ns
+
+
+STUCK = frozenset({("7", 4)})
+
+
+@pytest.mark.parametrize(
+    ("after", "hindered"),
+    [
+        (CoreUse(1000, 0, 0, 1000, stuck=STUCK), True),
+        (CoreUse(1000, 0, 0, 1000, stuck=frozenset({("7", 5)})), False),  # it had a turn: many short sleeps are its own
+        (CoreUse(1000, 0, 0, 1000), False),  # it went on
+        (CoreUse(1000, 900, 0, 100, stuck=STUCK), False),  # another of its threads runs, and may hold what it waits for
+        (CoreUse(1000, 0, 900, 0), True),  # starved
+    ],
+)
+def test_one_sleep_that_cannot_be_woken_is_the_machines(after: CoreUse, *, hindered: bool) -> None:
+    """Nothing that an arm does keeps one of its threads in the kernel for so long while all of them are idle."""
+    assert bool(hindrance(START._replace(stuck=STUCK), after)) == hindered
+
+
+_SLEEPER = """
+import ctypes, time
+CLONE_VFORK, SIGCHLD = 0x4000, 17
+if ctypes.CDLL(None).syscall(56, CLONE_VFORK | SIGCHLD, 0, 0, 0, 0) == 0:
+    time.sleep(600)
+"""
+
+
+def test_a_process_in_a_sleep_that_cannot_be_woken_is_seen() -> None:
+    """A parent that waits for a child of vfork(2) is in one."""
+    with subprocess.Popen([sys.executable, "-c", _SLEEPER], start_new_session=True) as sleeper:
+        try:
+            core, until = min(os.sched_getaffinity(0)), time.monotonic() + 120
+            before = read_use(sleeper.pid, core)
+            while not (before.stuck and before.stuck == read_use(sleeper.pid, core).stuck):
+                assert time.monotonic() < until
+                time.sleep(0.01)
+                before = read_use(sleeper.pid, core)
+            time.sleep(0.05)
+            after = read_use(sleeper.pid, core)
+            assert "could not be woken" in hindrance(before._replace(ready=frozenset()), after)
+        finally:
+            os.killpg(sleeper.pid, signal.SIGKILL)
+
+
+def test_readings_of_ranks_add_up() -> None:
+    """They share a core, so its idle time is counted once."""
+    both = combined([START._replace(ran=1, waited=2, idle=3, stuck=STUCK), CoreUse(0, 10, 20, 3, STUCK)])
+    assert (both.ran, both.waited, both.idle, both.ready, both.stuck) == (11, 22, 3, STUCK, STUCK)
