@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -16,3 +17,19 @@ def working_directory_stays() -> Iterator[None]:
     after = os.getcwd()
     os.chdir(before)
     assert after == before
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """With several workers: see `tests/turns.py`."""
+    from tests.turns import Turns
+
+    return Turns(config, log)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Each worker collects all tests, in the order in which they are handed out."""
+    if hasattr(config, "workerinput"):
+        from tests.turns import in_turn
+
+        in_turn(items)

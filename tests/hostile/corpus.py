@@ -47,6 +47,7 @@ _TRIES = 3  # a busy machine may keep a row from being measured; the referee say
 _GAIN = ("PASS", "IMPLAUSIBLE_SPEEDUP")
 NOTHING_GAINED = "NOT_FASTER"
 _UNDECIDED = ("MACHINE_UNFIT", "TIME_BUDGET_SHORT")
+_BY_CLOCK = (*_GAIN, NOTHING_GAINED, "CALL_DEADLINE", "SLOW_START")
 
 
 class Inflate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -106,6 +107,11 @@ class Stand:
 def expected_of(name: str) -> Expected:
     """Read the expectation of one folder, strictly."""
     return msgspec.convert(tomli.loads((CORPUS / name / "expected.toml").read_text()), Expected)
+
+
+def by_clock(name: str) -> bool:
+    """Say whether a clock decides how a folder comes out, so that its run needs a machine to itself."""
+    return not set(_BY_CLOCK).isdisjoint(expected_of(name).codes)
 
 
 def files_of(name: str) -> dict[str, bytes]:

@@ -135,6 +135,7 @@ def test_a_miner_may_ask_for_every_case(sit: Sit, bundle: Write) -> None:
     assert [incident.kind for incident in bench.findings.incidents] == ["wrong_output"]
 
 
+@pytest.mark.quiet
 def test_a_clearly_slower_kernel_fails_the_short_measurement(sit: Sit, tmp_path: Path) -> None:
     """As many launches as can decide are enough to say so, and the receipt holds bounds and an estimate."""
     with sit(EXAMPLES / "silu_slow", arena=write_arena(tmp_path, launches=10)) as bench:

@@ -1,0 +1,41 @@
+"""Which tests may run beside each other when `make test` uses several workers.
+
+Invariants
+1. Tests that run arms take the core that attempts are measured on, of which a machine has one. They stand in one line,
+   on one worker, so that they never wait for each other; every other file goes to whichever worker is free.
+2. Node ids stay what they are, so that `--last-failed` finds what failed.
+3. What a clock decides is marked `quiet` and is not run by workers at all.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from xdist.scheduler import LoadFileScheduling
+
+ARMS = (
+    "tests/crash/",
+    "tests/hostile/",
+    "tests/qualify/",
+    "tests/node/cli/test_tutorial.py",
+    "tests/node/cli/test_verify.py",
+    "tests/node/cli/test_warm_referee.py",
+    "tests/node/test_end_to_end.py",
+)
+"""Folders and files whose tests run arms."""
+
+
+class Turns(LoadFileScheduling):
+    """One unit of work for each file, and a single one for all files that run arms."""
+
+    def __init__(self, config: Any, log: Any = None) -> None:
+        config.option.loadscopereorder = False  # the order of `in_turn` is better than one by the number of tests
+        super().__init__(config, log)
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "arms" if nodeid.startswith(ARMS) else super()._split_scope(nodeid)
+
+
+def in_turn(items: list[Any]) -> None:
+    """Put what runs arms first, so that no worker is left alone with it at the end."""
+    items.sort(key=lambda item: not item.nodeid.startswith(ARMS))
