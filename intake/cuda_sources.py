@@ -162,6 +162,7 @@ class _FileScan:
     def __init__(self, text: CudaText, findings: Findings) -> None:
         self._text = text
         self._findings = findings
+        self._pastes = "##" in text.code  # else every word of the code stands there in one piece
         self.includes: list[Include] = []
 
     def directives(self) -> None:
@@ -190,6 +191,8 @@ class _FileScan:
     def questions(self) -> None:
         """Read `__has_include(...)`, which asks about a file as `#include` does."""
         code = self._text.code
+        if "_has_" not in code and not self._pastes:
+            return
         for match in _HAS_FILE.finditer(code):
             start, end = match.span()
             before = code[max(0, start - _NEARBY) : start].rpartition("\n")[2]
@@ -204,9 +207,10 @@ class _FileScan:
     def other_ways(self) -> None:
         """Refuse assembler directives, module imports and strings that name a file to read."""
         code = self._text.code
-        ways = [(_MODULE, "an import brings a file in.")]
-        if b"incbin" in code.encode("latin-1").translate(None, _GAPS).lower():
-            ways.insert(0, (_INCBIN, ".incbin brings a file in."))
+        joined = code.encode("latin-1").translate(None, _GAPS).decode("latin-1") if self._pastes else code
+        ways = [(_INCBIN, ".incbin brings a file in.")] if "incbin" in joined.lower() else []
+        if "import" in code:
+            ways.append((_MODULE, "an import brings a file in."))
         for pattern, message in ways:
             for match in pattern.finditer(code):
                 if not self._in_string(match.start()):

@@ -32,6 +32,7 @@ _QUOTED = re.compile(
     """,
     re.VERBOSE,
 )
+_SHORT = re.compile(r'"[^"\\\n]*+"')  # a string without escapes
 _RAW_PREFIX = re.compile(rf"(?<![{_WORD}])(?:u8|[uUL])?R\Z")
 _NUMBER = re.compile(rf"(?<![{_WORD}])[0-9][{_WORD}.]*\Z")
 _NUMBER_REST = re.compile(rf"(?:'[0-9A-Za-z_][{_WORD}.]*+)++")
@@ -58,11 +59,15 @@ class LineMap:
     def __init__(self, text: str, splices: list[int]) -> None:
         self._text = text
         self._splices = splices
-        counts = (text.count("\n", start, start + _BLOCK) for start in range(0, len(text), _BLOCK))
-        self._before = list(itertools.accumulate(counts, initial=0))
+        self._before: list[int] = []  # line ends before each block; counted when an offset beyond the first asks
 
     def line(self, offset: int) -> int:
         """Return the line of the character at `offset`."""
+        if offset < _BLOCK:
+            return 1 + self._text.count("\n", 0, offset) + bisect.bisect_right(self._splices, offset)
+        if not self._before:
+            counts = (self._text.count("\n", start, start + _BLOCK) for start in range(0, len(self._text), _BLOCK))
+            self._before = list(itertools.accumulate(counts, initial=0))
         block = min(offset, len(self._text)) // _BLOCK
         inside = self._text.count("\n", block * _BLOCK, offset)
         return 1 + self._before[block] + inside + bisect.bisect_right(self._splices, offset)
@@ -88,7 +93,9 @@ def read_cuda(path: str, data: bytes) -> CudaText:
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise IntakeError("CUDA_NOT_TEXT", "the file is not UTF-8.", location=SourceLocation(path, line)) from None
-    text = data.decode("latin-1").replace("\r\n", "\n")
+    text = data.decode("latin-1")
+    if "\r" in text:
+        text = text.replace("\r\n", "\n")
     for bad, what in (("\r", "a carriage return without a line feed"), ("\0", "a NUL byte")):
         if bad in text:
             line = text.count("\n", 0, text.index(bad)) + 1
@@ -102,6 +109,8 @@ def read_cuda(path: str, data: bytes) -> CudaText:
 
 def _join_lines(text: str) -> tuple[str, list[int]]:
     """Join continued lines, up to one more than the bound allows."""
+    if "\\" not in text:
+        return text, []
     pieces: list[str] = []
     splices: list[int] = []
     end = length = 0
@@ -127,13 +136,32 @@ class _Lexer:
 
     def run(self) -> CudaText:
         text, end = self._text, 0
-        while (match := _STARTS.search(text, end)) is not None:
+        pieces, strings, find = self._pieces, self._strings, _STARTS.search
+        # Most of what begins in a plain file is a comment or a short string, which is taken on the spot.
+        is_plain = self._plain_ascii and "??" not in text
+        while (match := find(text, end)) is not None:
             start = match.start()
+            opening = match.group()
+            if is_plain and len(pieces) < _MAX_TOKENS:
+                if opening == "//" and (close := text.find("\n", start)) >= 0:
+                    pieces += (text[end:start], " " * (close - start))
+                    end = close
+                    continue
+                if (
+                    opening == '"'
+                    and text[start - 1 : start] != "R"
+                    and (token := _SHORT.match(text, start)) is not None
+                ):
+                    close = token.end()
+                    pieces.append(text[end:close])
+                    strings.append(CudaString(start, close, text[start + 1 : close - 1]))
+                    end = close
+                    continue
             if len(self._pieces) > 2 * _MAX_TOKENS:
                 message = f"the file has more than {_MAX_TOKENS} literals and comments"
                 raise self._refusal(message, start, "CUDA_TOO_COMPLEX")
             self._plain(end, start)
-            end = self._token(match.group(), end, start)
+            end = self._token(opening, end, start)
         self._plain(end, len(text))
         return CudaText(self._path, "".join(self._pieces), tuple(self._strings), self._lines)
 

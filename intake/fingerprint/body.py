@@ -13,7 +13,7 @@ Invariants
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar
 
 from intake.fingerprint.folding import MISSING, constant_token, is_number
@@ -214,8 +214,7 @@ class Body(Reading):
             else:
                 self._emit("~" if value is None else repr(value))
 
-    def _list(self, nodes: Iterable[object]) -> None:
-        items = list(nodes)
+    def _list(self, items: Sequence[object]) -> None:
         self._emit(f"*{len(items)}")
         for item in items:
             if isinstance(item, ast.AST):
@@ -295,7 +294,10 @@ class Body(Reading):
 
     def _named(self, name: str, attributes: list[str]) -> None:
         frame = self._frame_of(name)
-        if frame is not None and name in frame.values:
+        if frame is None:
+            self._emit(self._token(None, name, attributes))
+            return
+        if name in frame.values:
             with frame.standing_in(name) as value:
                 chain = dotted_name(value)
                 if chain is not None:
@@ -311,7 +313,8 @@ class Body(Reading):
         if frame is not None:
             dotted = frame.usage.imports.get(name)
             if dotted is None or frame.usage.stores[name] > 1:
-                return ".".join([self._local(frame, name), *attributes])
+                local = self._local(frame, name)
+                return ".".join([local, *attributes]) if attributes else local
             meaning = self._names.resolve_import(self._path, dotted, attributes)
         elif name in self._own:
             own = self._own_numbers.setdefault(name, f"b{len(self._own_numbers)}")
@@ -373,6 +376,10 @@ class Body(Reading):
 
     def _arguments(self, args: Sequence[ast.expr], keywords: Sequence[ast.keyword], places: Mapping[str, int]) -> None:
         """Write arguments; keyword ones that continue the positional ones read like these."""
+        if not keywords:
+            self._list(args)
+            self._emit("=0")
+            return
         named = [(places.get(item.arg or "", -1), item.arg or "", item.value) for item in keywords]
         if all(name and self.is_pure(value) for _, name, value in named):
             named.sort(key=lambda item: (item[0] < 0, item[0], item[1]))
@@ -425,13 +432,17 @@ class Body(Reading):
         left, right, kind = node.left, node.right, type(node.op)
         self._emit(kind.__name__)
         commutes = kind is ast.Mult or kind is ast.Add
-        if commutes and is_number(self.fold(left)) and not is_number(self.fold(right)):
+        if not commutes:
+            self._node(left)
+            self._node(right)
+            return
+        if is_number(self.fold(left)) and not is_number(self.fold(right)):
             left, right = right, left
         start, known = len(self.tokens), (self._count, len(self.references))
         self._node(left)
         middle = len(self.tokens)
         self._node(right)
-        commutes = commutes and (kind is ast.Mult or self._frames[-1].is_kernel)
+        commutes = kind is ast.Mult or self._frames[-1].is_kernel
         if commutes and known == (self._count, len(self.references)) and not is_number(self.fold(right)):
             first, second = self.tokens[start:middle], self.tokens[middle:]
             if second < first and self.is_pure(left) and self.is_pure(right):
@@ -492,4 +503,4 @@ def _ordered_methods(body: list[ast.stmt]) -> list[ast.stmt]:
 
 def weight_of(tokens: Sequence[str]) -> int:
     """Return how much work a normal form holds: its tokens, brackets aside."""
-    return sum(token not in "{}" for token in tokens)
+    return len(tokens) - tokens.count("{") - tokens.count("}")

@@ -33,6 +33,7 @@ _CALLS = words(
     "weakref.WeakKeyDictionary weakref.WeakValueDictionary"
 )
 _OPEN = ("cutlass.", "math.")
+_HARMLESS_CALLS = _CALLS | _DECORATORS | _BUILTINS
 
 
 class Importing:
@@ -56,7 +57,7 @@ class Importing:
                 continue
             if isinstance(node, ast.ClassDef) and not self._is_plain_class(node):
                 return True
-            if isinstance(node, ast.Call) and not self._is_harmless(node.func, _CALLS | _DECORATORS | _BUILTINS):
+            if isinstance(node, ast.Call) and not self._is_harmless(node.func, _HARMLESS_CALLS):
                 return True
             is_stored = not isinstance(getattr(node, "ctx", None), ast.Load | None)
             if is_stored and isinstance(node, ast.Attribute | ast.Subscript):

@@ -154,7 +154,7 @@ class Program:
         self._store(index, tokens, self._names.statements(definition)[0].lineno)
 
     def _store(self, index: int, tokens: list[str], line: int) -> None:
-        shape = [token[: token.index(":", 2)] if token.startswith("c:") else token for token in tokens]
+        shape = [token[: token.index(":", 2)] if token[:2] == "c:" else token for token in tokens]
         self.nodes[index] = self.nodes[index]._replace(
             line=line,
             digest=digest_of(*tokens),

@@ -14,12 +14,12 @@ import ast
 from intake.fingerprint.folding import MISSING, binary, compare, unary
 from intake.fingerprint.names import Definition, Module, Names
 from intake.fingerprint.rewrite import Frame, nesting
-from intake.fingerprint.usage import CLASS, MODULE, Analysis, imported
+from intake.fingerprint.usage import CLASS, Analysis, imported
 from intake.syntax import dotted_name
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-_NAMES = (ast.Name, ast.Attribute)
-_COMPUTED = (ast.BinOp, ast.UnaryOp, ast.Compare, ast.JoinedStr)
+_NAMES = frozenset({ast.Name, ast.Attribute})
+_COMPUTED = frozenset({ast.BinOp, ast.UnaryOp, ast.Compare, ast.JoinedStr})
 _CONSTANT_DEPTH = 4  # constants followed through definitions
 _CONSTANT_NESTING = 12  # levels of an expression that is taken for a constant
 
@@ -129,12 +129,12 @@ class Reading:
 
     def _frame_of(self, name: str) -> Frame | None:
         """Return the scope that binds a name; None for the top level of the file."""
-        innermost = self._frames[-1]
-        for frame in reversed(self._frames):
+        frames = self._frames
+        last = len(frames) - 1
+        for index in range(last, 0, -1):  # the first one is the module's
+            frame = frames[index]
             usage = frame.usage
-            if name not in usage.stores or name in usage.elsewhere or usage.kind == MODULE:
-                continue
-            if usage.kind != CLASS or frame is innermost:
+            if name in usage.stores and name not in usage.elsewhere and (usage.kind != CLASS or index == last):
                 return frame
         return None
 
@@ -149,13 +149,14 @@ class Reading:
         """Return the constant that an expression is, or MISSING."""
         if isinstance(node, ast.Constant):
             return node.value
-        if isinstance(node, _NAMES):
-            return self._fold_name(node)
-        if not isinstance(node, _COMPUTED):
+        kind = node.__class__
+        if kind in _NAMES:
+            return self._fold_name(node)  # type: ignore[arg-type]
+        if kind not in _COMPUTED:
             return MISSING
         known = self._folded.get(id(node))
         if known is None:
-            known = self._folded[id(node)] = node, self._fold(node)
+            known = self._folded[id(node)] = node, self._fold(node)  # type: ignore[arg-type]
         return known[1]
 
     def _fold(self, node: ast.BinOp | ast.UnaryOp | ast.Compare | ast.JoinedStr) -> object:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from intake.fingerprint.folding import MISSING, literal
 from intake.syntax import children
@@ -52,9 +52,11 @@ class Usage:
 
     def load(self, name: str, times: int = 1) -> None:
         """Count reads."""
-        self.loads[name] = self.loads.get(name, 0) + times
-        if name in self.versions:
-            self.versions[name][-1] += times
+        loads = self.loads
+        loads[name] = loads.get(name, 0) + times
+        versions = self.versions.get(name)
+        if versions is not None:
+            versions[-1] += times
 
     def has_versions(self, name: str) -> bool:
         """Say whether every binding of a name starts a version."""
@@ -90,34 +92,70 @@ class Analysis:
 
     def _visit(self, node: ast.AST, scope: Usage) -> bool:
         """Record `node` and everything below; return whether it is impure."""
-        if isinstance(node, ast.Name):
-            if isinstance(node.ctx, ast.Load):
-                scope.load(node.id)
-            elif isinstance(node.ctx, ast.Store):
-                scope.store(node.id)
-            return False
-        kind = type(node)
-        if kind is ast.Constant:
-            return False
-        visitor = self._VISITORS.get(kind)
-        impure = self._all(children(node), scope) if visitor is None else visitor(self, node, scope)
-        if impure:
-            self.impure.add(id(node))
-        return impure
+        return self._all((node,), scope)
 
     def _all(self, nodes: Iterable[ast.AST], scope: Usage) -> bool:
-        impure = False
-        for node in nodes:
-            impure |= self._visit(node, scope)
-        return impure
+        """Record some nodes and everything below them; return whether one is impure.
 
-    def _call(self, node: ast.AST, scope: Usage) -> bool:
+        Every node of the statement comes by here, so the frequent kinds are told apart on the spot.
+        """
+        any_impure = False
+        visitors = self._VISITORS
+        for node in nodes:
+            kind: Any = node.__class__
+            if kind is ast.Name:
+                self._name(node, scope)  # type: ignore[arg-type]
+                continue
+            if kind is ast.Constant:
+                continue
+            visitor = visitors.get(kind)
+            impure = self._all(children(node), scope) if visitor is None else visitor(self, node, scope)
+            if impure:
+                any_impure = True
+                self.impure.add(id(node))
+        return any_impure
+
+    @staticmethod
+    def _name(node: ast.Name, scope: Usage) -> bool:
+        kind = node.ctx.__class__
+        if kind is ast.Load:
+            name, loads = node.id, scope.loads
+            loads[name] = loads.get(name, 0) + 1
+            versions = scope.versions.get(name)
+            if versions is not None:
+                versions[-1] += 1
+        elif kind is ast.Store:
+            scope.store(node.id)
+        return False
+
+    def _attribute(self, node: ast.Attribute, scope: Usage) -> bool:
+        """Record a chain of attributes at once; what its root does, all of it does."""
+        links: list[ast.AST] = []
+        base: ast.AST = node.value
+        while base.__class__ is ast.Attribute:
+            links.append(base)
+            base = base.value  # type: ignore[attr-defined]
+        if base.__class__ is ast.Name:
+            return self._name(base, scope)
+        if self._all((base,), scope):
+            self.impure.update(map(id, links))
+            return True
+        return False
+
+    def _call(self, node: ast.Call, scope: Usage) -> bool:
+        self._all((node.func, *node.args), scope)
+        keywords = node.keywords
+        if keywords:
+            self._all(keywords, scope)
+        return True
+
+    def _await(self, node: ast.AST, scope: Usage) -> bool:
         self._all(children(node), scope)
         return True
 
     def _yield(self, node: ast.AST, scope: Usage) -> bool:
         scope.is_generator = True
-        return self._call(node, scope)
+        return self._await(node, scope)
 
     def _function(self, node: Function, scope: Usage) -> bool:
         arguments = node.args
@@ -138,19 +176,21 @@ class Analysis:
 
     def _straight(self, node: ast.stmt, scope: Usage) -> None:
         """Record a statement on the straight path of a function."""
-        known = literal(node.test) if isinstance(node, ast.If) else MISSING
-        if isinstance(node, ast.If) and known is not MISSING:
+        if isinstance(node, ast.If) and (known := literal(node.test)) is not MISSING:
             for statement in node.body if known else node.orelse:
                 self._straight(statement, scope)
             if any(map(_yields, node.orelse if known else node.body)):
                 scope.is_generator = True  # though it never gets there
             return
-        for part in taken_apart(node):
+        parts = taken_apart(node) if node.__class__ is ast.Assign else (node,)
+        for part in parts:
             self._straight_part(part, scope)
 
     def _straight_part(self, node: ast.stmt, scope: Usage) -> None:
-        target = node.targets[0] if isinstance(node, ast.Assign) and len(node.targets) == 1 else None
-        if isinstance(node, ast.AnnAssign | ast.AugAssign):
+        target: ast.expr | None = None
+        if isinstance(node, ast.Assign):
+            target = node.targets[0] if len(node.targets) == 1 else None
+        elif isinstance(node, (ast.AnnAssign, ast.AugAssign)):
             target = node.target
         value = getattr(node, "value", None)
         if not isinstance(target, ast.Name) or value is None:
@@ -246,7 +286,9 @@ class Analysis:
         outer.inner |= used
 
     _VISITORS: ClassVar[dict[type, Callable[..., bool]]] = {
-        **dict.fromkeys((ast.Call, ast.Await), _call),
+        ast.Call: _call,
+        ast.Await: _await,
+        ast.Attribute: _attribute,
         **dict.fromkeys((ast.Yield, ast.YieldFrom), _yield),
         **dict.fromkeys((ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda), _function),
         **dict.fromkeys((ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp), _comprehension),
@@ -277,6 +319,8 @@ def taken_apart(statement: ast.stmt) -> list[ast.stmt]:
     if not isinstance(statement, ast.Assign):
         return [statement]
     first, value = statement.targets[0], statement.value
+    if len(statement.targets) == 1 and first.__class__ is not ast.Tuple:
+        return [statement]
     if len(statement.targets) > 1 and isinstance(first, ast.Name):
         again: ast.expr = value if isinstance(value, ast.Constant) else ast.Name(first.id, ast.Load())
         return [ast.Assign([first], value), *(ast.Assign([target], again) for target in statement.targets[1:])]
@@ -308,7 +352,11 @@ def _are_independent(pairs: list[tuple[ast.expr, ast.expr]]) -> bool:
 def parameters(arguments: ast.arguments) -> list[str]:
     """Return the names of all parameters, in the order in which a call fills them."""
     plain = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
-    return [item.arg for item in (*plain, arguments.vararg, arguments.kwarg) if item is not None]
+    if arguments.vararg is not None:
+        plain.append(arguments.vararg)
+    if arguments.kwarg is not None:
+        plain.append(arguments.kwarg)
+    return [item.arg for item in plain]
 
 
 def imported(node: ast.Import | ast.ImportFrom) -> list[tuple[str, str]]:
