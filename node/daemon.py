@@ -55,6 +55,7 @@ from node.services.restoring import Restorer
 from node.services.reveals import RevealsService
 from node.services.settlement import SettlementService
 from node.services.supervisor import Service, cancel_all, supervise_all
+from node.services.target_copy import keep_targets
 from node.store.engine import Store
 from node.store.events import append_event
 from node.store.evidence_rows import lose_running_attempts
@@ -115,6 +116,7 @@ async def _serve(settings: Settings, ready: asyncio.Event | None) -> None:
         store = await parts.enter_async_context(_opened(layout))
         worker = await asyncio.to_thread(worker_digest, arena)
         arena_path = await asyncio.to_thread(keep_arena, arena, layout.arenas)
+        await asyncio.to_thread(keep_targets, catalog, layout.targets)
         context = NodeContext(settings, layout, store, arena, catalog, worker, arena_path)
         receipts = await asyncio.to_thread(ReceiptBook.open, layout)
         bound = await store.read(chain_view)

@@ -59,6 +59,11 @@ class StateLayout:
         return self.root / "arenas"
 
     @property
+    def targets(self) -> Path:
+        """The target documents that verdicts were reached under, named by digest."""
+        return self.root / "targets"
+
+    @property
     def receipts(self) -> Path:
         """Signed receipts, named by digest."""
         return self.root / "receipts"
@@ -91,7 +96,7 @@ class StateLayout:
         """Create every folder. Raises `HostError` (STATE_UNWRITABLE)."""
         folders = (
             self.archives, self.arenas, self.bundles, self.attempts, self.receipts, self.ledger, self.keys,
-            self.runtime_cache,
+            self.runtime_cache, self.targets,
         )
         try:
             self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -105,7 +110,7 @@ class StateLayout:
 
     def sweep(self) -> None:
         """Remove the temporary files of writes that were interrupted. Call it only while nobody writes."""
-        hidden = (self.arenas, self.receipts, self.ledger, self.keys)
+        hidden = (self.arenas, self.targets, self.receipts, self.ledger, self.keys)
         patterns = ((self.root, ".write-test-*"), *((folder, ".*") for folder in hidden))
         for folder, pattern in patterns:
             for path in folder.glob(pattern):

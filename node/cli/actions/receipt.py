@@ -1,4 +1,4 @@
-"""`cacheon receipt verify`: a signed receipt, checked offline against a key that the caller names."""
+"""`cacheon receipt verify`: signed receipts, checked offline against a key that the caller or the hotkey names."""
 
 from __future__ import annotations
 
@@ -7,30 +7,17 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from config.canonical import canonical_json, is_digest, sha256_hex
-from config.errors import ConfigurationError, NotFoundError
-from node.cli.output import Output, facts
-from scoring.dsse import Statement, verify
-from scoring.receipts import (
-    CROWN_V1,
-    VERDICT_V1,
-    WEIGHTS_V1,
-    CrownPredicate,
-    VerdictPredicate,
-    WeightsPredicate,
-    read_predicate,
-    recompute_weights,
-)
+from chain.key_binding import verify_binding
+from config.canonical import canonical_json, sha256_hex
+from config.errors import GradeError, NotFoundError
+from config.key_binding import KEY_BINDING_V1, KeyBinding
+from config.statement import open_envelope, read_statement
+from node.cli.output import Output, facts, table
+from node.receipt_folder import RECEIPT_BYTES, key_bytes, open_folder
+from scoring.published import read_receipt
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-_KINDS: dict[str, type[msgspec.Struct]] = {
-    VERDICT_V1: VerdictPredicate,
-    CROWN_V1: CrownPredicate,
-    WEIGHTS_V1: WeightsPredicate,
-}
-RECEIPT_BYTES = 16 * 1024 * 1024
 
 
 class Verified(msgspec.Struct, frozen=True):
@@ -43,22 +30,62 @@ class Verified(msgspec.Struct, frozen=True):
     predicate: dict[str, object]
 
 
-def run(file: str, key: str, *, as_json: bool) -> None:
-    """Verify one receipt. Raises `GradeError` for a forged or malformed one, `ConfigurationError` for a bad key."""
-    if not is_digest(key):
-        raise ConfigurationError(
-            "RECEIPT_KEY_NOT_HEX",
-            "the key is not 64 lower-case hexadecimal characters",
-            hint="give the validator's 32-byte Ed25519 public key",
-        )
+class VerifiedFolder(msgspec.Struct, frozen=True):
+    """The result for a folder: how many receipts of each kind, all of them good, and whose."""
+
+    folder: str
+    hotkey: str
+    receipt_keys: tuple[str, ...]
+    kinds: dict[str, int]
+
+
+def run(file: str, key: str | None, binding: str | None, hotkey: str | None, *, as_json: bool) -> None:
+    """Verify receipts. Raises `GradeError` for a forged or malformed one, `ConfigurationError` for a bad key."""
+    named = _binding(binding, hotkey) if binding is not None else None
+    if named is not None:
+        key = named.receipt_key
+    if Path(file).is_dir():
+        _folder(file, key, hotkey, as_json=as_json)
+        return
     data = _read(Path(file))
-    statement = verify(data, [bytes.fromhex(key)])
-    kind = _KINDS.get(statement.predicate_type)
-    predicate = read_predicate(statement, kind) if kind is not None else None
-    if isinstance(predicate, WeightsPredicate):
-        recompute_weights(predicate)
-    result = Verified(file, sha256_hex(data), statement.predicate_type, _subject(statement), statement.predicate)
+    statement = read_statement(open_envelope(data).payload)  # which kind it says it is decides what must have signed it
+    if statement.predicate_type == KEY_BINDING_V1:
+        _require_hotkey(verify_binding(data), hotkey)
+    else:
+        if key is None:
+            raise GradeError(
+                "KEY_BINDING_MISSING", "it is not said which key must have signed the receipt",
+                hint="give --key HEX, or --binding FILE with the validator's key binding",
+            )
+        read_receipt(data, sha256_hex(data), [key_bytes(key)])
+    subject = ", ".join(f"{one.name} {' '.join(one.digest.values())}" for one in statement.subject)
+    result = Verified(file, sha256_hex(data), statement.predicate_type, subject, statement.predicate)
     Output("receipt verify", as_json=as_json).result(result, lambda console: _show(console, result))
+
+
+def _folder(folder: str, key: str | None, hotkey: str | None, *, as_json: bool) -> None:
+    source = open_folder(folder)
+    anchor = source.anchor(key=key, hotkey=hotkey)
+    kinds = {KEY_BINDING_V1: len(source.bindings)} if source.bindings else {}
+    for receipt in source.receipts(anchor):
+        kinds[receipt.kind] = kinds.get(receipt.kind, 0) + 1
+    source.published(anchor)
+    result = VerifiedFolder(
+        folder, anchor.hotkey, tuple(one.hex() for one in anchor.keys), dict(sorted(kinds.items()))
+    )
+    Output("receipt verify", as_json=as_json).result(result, lambda console: _show_folder(console, result, anchor.how))
+
+
+def _binding(file: str, hotkey: str | None) -> KeyBinding:
+    return _require_hotkey(verify_binding(_read(Path(file))), hotkey)
+
+
+def _require_hotkey(binding: KeyBinding, hotkey: str | None) -> KeyBinding:
+    if hotkey is not None and binding.hotkey != hotkey:
+        raise GradeError(
+            "KEY_BINDING_FOREIGN", f"the key is vouched for by {binding.hotkey}, and {hotkey} was asked for"
+        )
+    return binding
 
 
 def _read(path: Path) -> bytes:
@@ -69,11 +96,13 @@ def _read(path: Path) -> bytes:
         raise NotFoundError("RECEIPT_NOT_FOUND", f"{path} cannot be read: {error.strerror or error}") from error
 
 
-def _subject(statement: Statement) -> str:
-    return ", ".join(f"{subject.name} {' '.join(subject.digest.values())}" for subject in statement.subject)
-
-
 def _show(console: Console, result: Verified) -> None:
     console.print("signature good", style="green")
     said = canonical_json(result.predicate).decode()
     facts(console, [("kind", result.kind), ("subject", result.subject), ("says", said)])
+
+
+def _show_folder(console: Console, result: VerifiedFolder, how: str) -> None:
+    console.print("all receipts good", style="green")
+    facts(console, [("signed by", f"{', '.join(result.receipt_keys)}: {how}")])
+    console.print(table(("kind", "receipts"), [(kind, str(count)) for kind, count in result.kinds.items()]))

@@ -14,32 +14,40 @@ from typing import Annotated
 import typer
 
 from node.cli import options, panels
-from node.cli.commands import ledger, weights
-
-receipt_app = typer.Typer(no_args_is_help=True, help="Check signed receipts.")
+from node.cli.commands import ledger, receipts, weights
 
 
 def regrade(
     attempt: Annotated[
         str, typer.Argument(metavar="ATTEMPT", help="An attempt file, or its digest with --state or -c.")
     ],
+    reproduction: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="REPRODUCTION", help="A second attempt: is it an independent repetition, and what do both earn?",
+            show_default=False,
+        ),
+    ] = None,
     arena: Annotated[
         str | None,
         typer.Option(
             "--arena", metavar="ID|FILE", help="Arena document. Default: the one the attempt names.", show_default=False
         ),
     ] = None,
+    reviewed: Annotated[
+        bool, typer.Option("--reviewed", help="Grade as after a review: no speed is too good to be believed.")
+    ] = False,
     config: options.Config = None,
     state: options.State = None,
     json: options.Json = False,
 ) -> int:
     """Grade an attempt file again, offline: the same evidence always gives the same verdict.
 
-    Exit code 0 for PASS, 3 for FAIL, 7 for RETRY.
+    Exit code 0 for PASS, 3 for FAIL and for two attempts that are no pair, 7 for RETRY.
     """
-    from node.cli.actions.regrade import run
+    from node.cli.actions.regrade import Source, run
 
-    return run(attempt, arena, config=config, state=state, as_json=json)
+    return run(attempt, reproduction, Source(arena, config, state, reviewed), as_json=json)
 
 
 def explain(
@@ -73,24 +81,12 @@ def slots(
     run(slot, as_json=json)
 
 
-def receipt_verify(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="A receipt (DSSE envelope).")],
-    key: Annotated[str, typer.Option("--key", metavar="HEX", help="Public receipt key that must have signed.")],
-    json: options.Json = False,
-) -> None:
-    """Check the signature and form of a receipt and print what it says."""
-    from node.cli.actions.receipt import run
-
-    run(file, key, as_json=json)
-
-
 def register(app: typer.Typer) -> None:
     """Add these commands to `app`, in the order in which help lists them."""
     app.command(rich_help_panel=panels.LOOKUP)(regrade)
     app.command(rich_help_panel=panels.LOOKUP)(explain)
     app.command(rich_help_panel=panels.LOOKUP)(targets)
     app.command(rich_help_panel=panels.LOOKUP)(slots)
-    receipt_app.command("verify")(receipt_verify)
-    app.add_typer(receipt_app, name="receipt", rich_help_panel=panels.LOOKUP)
+    receipts.register(app)
     ledger.register(app)
     weights.register(app)

@@ -64,8 +64,63 @@ def weights_plan(
     plan(choice, state, hotkey, as_json=json)
 
 
+Earner = Annotated[
+    str | None,
+    typer.Option("--hotkey", metavar="ADDRESS", help="Explain this hotkey only (SS58).", show_default=False),
+]
+Epoch = Annotated[
+    int | None, typer.Option("--epoch", metavar="N", help="Default: the newest one.", show_default=False)
+]
+
+
+def weights_explain(
+    config: options.Config = None,
+    state: options.State = None,
+    hotkey: Earner = None,
+    epoch: Epoch = None,
+    json: options.Json = False,
+) -> None:
+    """Say why each hotkey gets what it gets: crowns, credited speed-up, age, decay, shares, what burns and why.
+
+    Derived from signed receipts alone: --state takes a node's state folder or one that `receipt export` wrote.
+    """
+    from node.cli.actions.weights_explain import run
+
+    run(config, state, hotkey, epoch, as_json=json)
+
+
+def weights_recompute(
+    folder: Annotated[str, typer.Argument(metavar="DIR", help="Published receipts, as `receipt export` writes them.")],
+    hotkey: Annotated[
+        str | None,
+        typer.Option(
+            "--hotkey", metavar="ADDRESS", help="The validator whose they must be (SS58).", show_default=False
+        ),
+    ] = None,
+    key: Annotated[
+        str | None,
+        typer.Option(
+            "--key", metavar="HEX", help="Receipt key to believe. Default: those that the hotkey vouches for.",
+            show_default=False,
+        ),
+    ] = None,
+    epoch: Epoch = None,
+    json: options.Json = False,
+) -> None:
+    """Reproduce a published weight vector, bit for bit, from receipts alone: offline, without a node or a chain.
+
+    Walks from the vector to its crowns, their verdicts, and, where they are published, the attempt files, which are
+    graded again. The first link that does not hold is the error.
+    """
+    from node.cli.actions.weights_recompute import run
+
+    run(folder, hotkey, key, epoch, as_json=json)
+
+
 def register(app: typer.Typer) -> None:
     """Add the commands of this group to `app`."""
     weights_app.command("show")(weights_show)
     weights_app.command("plan")(weights_plan)
+    weights_app.command("explain")(weights_explain)
+    weights_app.command("recompute")(weights_recompute)
     app.add_typer(weights_app, name="weights", rich_help_panel=panels.OPERATOR)

@@ -1,0 +1,219 @@
+"""A folder of published receipts, read and verified: a node's state folder, or what `cacheon receipt export` wrote.
+
+`receipts/<digest>.json`, `ledger/<digest>`; behind them, where they are published, `attempts/**/<digest>.json.gz`,
+`arenas/<digest>.toml` and `targets/<digest>.json`. No database is opened.
+
+Invariants
+1. A file is what its name says, byte for byte, or the whole folder is refused and the file named.
+2. A receipt is believed under a key that the caller names or that the one hotkey of the folder vouches for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from chain.key_binding import verify_binding
+from config.arena import Arena, parse_arena
+from config.canonical import CanonicalJsonError, is_digest, read_json
+from config.errors import ConfigurationError, GradeError, NotFoundError, SourceLocation
+from config.key_binding import KEY_BINDING_V1, KeyBinding
+from config.limits import EVIDENCE
+from config.statement import open_envelope, read_statement
+from scoring.published import Published, Receipt, gather, read_receipt
+
+RECEIPT_BYTES = 16 * 1024 * 1024
+_GZIP_WINDOW = 31  # zlib's word for "expect a gzip header"
+
+
+@dataclass(frozen=True)
+class Anchor:
+    """What a folder is believed under: `keys` (32 bytes each), whose they are ("" when only a key was named), and how
+    that is known."""
+
+    keys: tuple[bytes, ...]
+    hotkey: str
+    how: str
+    bindings: tuple[KeyBinding, ...] = ()
+
+
+@dataclass(frozen=True)
+class ReceiptFolder:
+    """The envelopes of a folder by digest, unverified, and the key bindings among them, verified."""
+
+    root: Path
+    envelopes: dict[str, bytes]
+    bindings: dict[str, KeyBinding]
+    paths: dict[str, Path] = field(default_factory=dict)
+
+    def anchor(self, *, key: str | None = None, hotkey: str | None = None) -> Anchor:
+        """Return the keys to believe: `key` (hex), or those that `hotkey`, or the folder's only hotkey, vouches for.
+
+        Raises `ConfigurationError` (RECEIPT_KEY_NOT_HEX) and `GradeError` (KEY_BINDING_MISSING, KEY_BINDING_FOREIGN,
+        RECEIPTS_MIXED).
+        """
+        if key is not None:
+            return Anchor((key_bytes(key),), hotkey or "", "the key that was named")
+        hotkeys = sorted({one.hotkey for one in self.bindings.values()})
+        if hotkey is None and len(hotkeys) > 1:
+            raise GradeError("RECEIPTS_MIXED", f"hotkeys {', '.join(hotkeys)} vouch for keys in {self.root}")
+        if hotkey is not None and hotkeys and hotkeys != [hotkey]:
+            raise GradeError(
+                "KEY_BINDING_FOREIGN" if hotkey not in hotkeys else "RECEIPTS_MIXED",
+                f"the receipts are vouched for by {', '.join(hotkeys)}, and {hotkey} was asked for",
+            )
+        own = tuple(self.bindings[name] for name in sorted(self.bindings))
+        if own:
+            how = f"hotkey {hotkeys[0]} vouches for {'it' if len(own) == 1 else 'them'}"
+            return Anchor(tuple(bytes.fromhex(one.receipt_key) for one in own), hotkeys[0], how, own)
+        kept = tuple(self._kept_keys())
+        if kept and hotkey is None:
+            return Anchor(kept, "", "the key files of this state folder")
+        raise GradeError(
+            "KEY_BINDING_MISSING", f"no hotkey vouches for a receipt key in {self.root}",
+            hint="give the validator's receipt key with --key",
+        )
+
+    def published(self, anchor: Anchor) -> Published:
+        """Verify every receipt and return them as one set. Raises `GradeError`."""
+        found = gather(self.receipts(anchor))
+        named = {(one.policy.validator_hotkey, one.netuid) for one in found.weights.values()}
+        if found.ledger is not None:
+            named.add((found.ledger.hotkey, found.ledger.netuid))
+        for binding in anchor.bindings:
+            strange = named - {(binding.hotkey, binding.netuid)}
+            if strange or (found.ledger is not None and found.ledger.genesis_hash != binding.genesis_hash):
+                who = ", ".join(f"{hotkey} on subnet {netuid}" for hotkey, netuid in sorted(strange)) or "another chain"
+                raise GradeError(
+                    "RECEIPTS_MIXED", f"the key is that of {binding.hotkey} on subnet {binding.netuid}, the receipts "
+                    f"are of {who}",
+                )
+        if anchor.hotkey and named and {hotkey for hotkey, _ in named} != {anchor.hotkey}:
+            raise GradeError("RECEIPTS_MIXED", f"the receipts are not those of {anchor.hotkey}")
+        return found
+
+    def receipts(self, anchor: Anchor) -> Iterator[Receipt]:
+        """Yield every receipt that is no key binding, verified. Raises `GradeError` that names the file."""
+        for digest, data in self.envelopes.items():
+            if digest in self.bindings:
+                continue
+            try:
+                yield read_receipt(data, digest, anchor.keys)
+            except GradeError as error:
+                raise GradeError(
+                    error.code, error.message, location=SourceLocation(str(self.paths[digest])), hint=error.hint,
+                    blame=error.blame,
+                ) from error
+
+    def attempt(self, digest: str) -> bytes | None:
+        """Return the canonical bytes of an attempt file, or None when it is not here."""
+        for path in sorted((self.root / "attempts").glob(f"**/{digest}.json.gz")):
+            return _inflate(path)
+        return None
+
+    def arena(self, digest: str) -> Arena | None:
+        """Return an arena of the folder, or None. Raises `GradeError` (RECEIPT_DIGEST_DIFFERS)."""
+        path = self.root / "arenas" / f"{digest}.toml"
+        if not path.is_file():
+            return None
+        try:
+            arena = parse_arena(path.read_bytes(), str(path))
+        except ConfigurationError as error:
+            raise _changed(path) from error
+        if arena.digest != digest:
+            raise _changed(path)
+        return arena
+
+    def target(self, digest: str) -> dict[str, object] | None:
+        """Return a target document of the folder, or None. Raises `GradeError` (RECEIPT_DIGEST_DIFFERS)."""
+        path = self.root / "targets" / f"{digest}.json"
+        if not path.is_file():
+            return None
+        try:
+            document = read_json(path.read_bytes(), require_canonical=True)
+        except CanonicalJsonError as error:
+            raise _changed(path) from error
+        return document if isinstance(document, dict) else {}
+
+    def _kept_keys(self) -> Iterator[bytes]:
+        for path in sorted((self.root / "keys").glob("receipt*.pub")):
+            text = path.read_text("ascii", "replace").strip()
+            if is_digest(text):
+                yield bytes.fromhex(text)
+
+
+def open_folder(folder: str | Path) -> ReceiptFolder:
+    """Read a folder's receipts and ledgers.
+
+    Raises `NotFoundError` (RECEIPT_NOT_FOUND) and `GradeError` (RECEIPT_DIGEST_DIFFERS, RECEIPT_UNREADABLE,
+    RECEIPT_MALFORMED, KEY_BINDING_FORGED).
+    """
+    root = Path(folder)
+    if not (root / "receipts").is_dir():
+        raise NotFoundError(
+            "RECEIPT_NOT_FOUND", f"{root} has no folder `receipts`",
+            hint="give a folder that `cacheon receipt export` wrote, or a node's state folder",
+        )
+    envelopes: dict[str, bytes] = {}
+    paths: dict[str, Path] = {}
+    for path in sorted([*(root / "receipts").glob("*"), *(root / "ledger").glob("*")]):
+        if path.name.startswith("."):
+            continue  # a write that is under way
+        name = path.name.removesuffix(".json")
+        if not is_digest(name):
+            raise _unreadable(path, "it is not named by a digest")
+        envelopes[name] = read_named(path, name)
+        paths[name] = path
+    bindings: dict[str, KeyBinding] = {}
+    for name, data in envelopes.items():
+        try:
+            if read_statement(open_envelope(data).payload).predicate_type == KEY_BINDING_V1:
+                bindings[name] = verify_binding(data)
+        except GradeError as error:
+            raise GradeError(error.code, error.message, location=SourceLocation(str(paths[name]))) from error
+    return ReceiptFolder(root, envelopes, bindings, paths)
+
+
+def key_bytes(text: str) -> bytes:
+    """Return a receipt key that was given as text. Raises `ConfigurationError` (RECEIPT_KEY_NOT_HEX)."""
+    if not is_digest(text):
+        raise ConfigurationError(
+            "RECEIPT_KEY_NOT_HEX", "the key is not 64 lower-case hexadecimal characters",
+            hint="give the validator's 32-byte Ed25519 public key",
+        )
+    return bytes.fromhex(text)
+
+
+def read_named(path: Path, digest: str) -> bytes:
+    """Return the bytes of a file that is named by their digest. Raises `GradeError` (RECEIPT_DIGEST_DIFFERS,
+    RECEIPT_UNREADABLE)."""
+    try:
+        with path.open("rb") as stream:
+            data = stream.read(RECEIPT_BYTES + 1)
+    except OSError as error:
+        raise _unreadable(path, error.strerror or str(error)) from error
+    if hashlib.sha256(data).hexdigest() != digest:
+        raise _changed(path)
+    return data
+
+
+def _changed(path: Path) -> GradeError:
+    return GradeError(
+        "RECEIPT_DIGEST_DIFFERS", f"{path.name} is not the file that its name says", location=SourceLocation(str(path))
+    )
+
+
+def _unreadable(path: Path, why: str) -> GradeError:
+    return GradeError("RECEIPT_UNREADABLE", f"{path} cannot be read: {why}", location=SourceLocation(str(path)))
+
+
+def _inflate(path: Path) -> bytes:
+    """Return what is in a gzip file, never much more than the limit allows; the reader checks digest and size."""
+    try:
+        inflate = zlib.decompressobj(_GZIP_WINDOW)
+        return inflate.decompress(path.read_bytes(), EVIDENCE.attempt_bytes + 1)
+    except (OSError, zlib.error) as error:
+        raise _unreadable(path, str(error)) from error

@@ -1,0 +1,211 @@
+"""A validator's published receipts as one consistent set: whose they are, which ledger holds, an epoch's one vector.
+
+Invariants
+1. Everything in the set was signed by a key that was named; nothing here believes a file for where it lay.
+2. All of it is of one validator on one subnet of one chain, and its ledgers are one chain of events.
+3. From epoch to epoch blocks grow and the ledger gets no shorter; an epoch has one vector, and a second one only when
+   it names the first as replaced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from config.errors import GradeError
+from config.statement import Statement
+from scoring.dsse import verify
+from scoring.ledger import LEDGER_V1, LedgerPredicate, check_ledger, read_ledger_predicate
+from scoring.receipts import (
+    CROWN_V1,
+    VERDICT_V1,
+    WEIGHTS_V1,
+    CrownPredicate,
+    VerdictPredicate,
+    WeightsPredicate,
+    read_predicate,
+    recompute_weights,
+    require_interval,
+)
+from scoring.revocation import REVOCATION_V1, RevocationPredicate, read_revocation
+from scoring.settle import GENESIS, CrownState, apply_event
+
+Predicate = (
+    VerdictPredicate | CrownPredicate | WeightsPredicate | RevocationPredicate | LedgerPredicate | Statement
+)
+_FAMILY = "urn:cacheon:receipt:"
+_KINDS: Mapping[str, type[VerdictPredicate | CrownPredicate | WeightsPredicate]] = {
+    VERDICT_V1: VerdictPredicate, CROWN_V1: CrownPredicate, WEIGHTS_V1: WeightsPredicate,
+}
+
+
+class Receipt(msgspec.Struct, frozen=True):
+    """One verified receipt: the digest of its envelope, its predicate type, what it is about, and what it says.
+
+    Of kinds that no weight follows from, the predicate is the statement itself.
+    """
+
+    digest: str
+    kind: str
+    subject: str  # sha256 of the subject
+    predicate: Predicate
+
+
+class Published(msgspec.Struct, frozen=True):
+    """Verified receipts by digest. Make it with `gather`, which checks that they belong together."""
+
+    verdicts: dict[str, Receipt]
+    crowns: dict[str, Receipt]
+    weights: dict[str, WeightsPredicate]
+    ledger: LedgerPredicate | None  # the longest one
+    sequence_of: dict[str, int]  # of the settlement event with that digest; `GENESIS` is 0
+
+
+def read_receipt(data: bytes, digest: str, keys: Iterable[bytes]) -> Receipt:
+    """Verify one receipt of any kind under `keys`, and what it claims about itself.
+
+    Raises `GradeError`: those of `scoring.dsse.verify`, RECEIPT_KIND, RECEIPT_MALFORMED, RECEIPT_WEIGHTS_WRONG,
+    WEIGHTS_POLICY_DIFFERS, LEDGER_INCONSISTENT, CROWN_UNPROVEN, VERDICT_INTERVAL_REVERSED.
+    """
+    statement = verify(data, keys)
+    predicate = _predicate(statement)
+    match predicate:
+        case WeightsPredicate():
+            recompute_weights(predicate)
+        case VerdictPredicate():
+            require_interval(predicate.verdict)
+        case CrownPredicate():
+            if predicate.event.digest != predicate.event_digest or predicate.event.type != "CROWN":
+                raise GradeError("CROWN_UNPROVEN", "the crown's receipt names another event than it holds")
+        case LedgerPredicate():
+            check_ledger(predicate)
+    return Receipt(digest, statement.predicate_type, _subject(statement), predicate)
+
+
+def gather(receipts: Iterable[Receipt]) -> Published:
+    """Return verified receipts as one set.
+
+    Raises `GradeError`: RECEIPTS_MIXED, LEDGER_FORKED, LEDGER_INCONSISTENT.
+    """
+    verdicts: dict[str, Receipt] = {}
+    crowns: dict[str, Receipt] = {}
+    weights: dict[str, WeightsPredicate] = {}
+    ledgers: list[LedgerPredicate] = []
+    for receipt in receipts:
+        match receipt.predicate:
+            case VerdictPredicate():
+                verdicts[receipt.digest] = receipt
+            case CrownPredicate():
+                crowns[receipt.digest] = receipt
+            case WeightsPredicate():
+                weights[receipt.digest] = receipt.predicate
+            case LedgerPredicate():
+                ledgers.append(receipt.predicate)
+    _require_one_validator(weights.values(), ledgers)
+    ledger = _longest(ledgers)
+    return Published(verdicts, crowns, weights, ledger, _sequences(ledger))
+
+
+def vector_of(published: Published, epoch: int | None = None) -> str:
+    """Return the digest of the weights receipt that holds for `epoch` (None: the newest one).
+
+    Raises `GradeError`: WEIGHTS_EPOCH_MISSING, WEIGHTS_CONTRADICT, WEIGHTS_STALE, LEDGER_HEAD_UNKNOWN.
+    """
+    newest = max((one.epoch for one in published.weights.values()), default=None)
+    wanted = newest if epoch is None else epoch
+    found = {digest: one for digest, one in published.weights.items() if one.epoch == wanted}
+    if wanted is None or not found:
+        what = f"of epoch {wanted}; the newest is of epoch {newest}" if newest is not None else "at all"
+        raise GradeError("WEIGHTS_EPOCH_MISSING", f"there is no weights receipt {what}")
+    replaced = {one.replaces for one in found.values()}
+    standing = sorted(digest for digest in found if digest not in replaced)
+    if len(standing) != 1:
+        raise GradeError(
+            "WEIGHTS_CONTRADICT",
+            f"epoch {wanted} has {len(found)} weights receipts, and none of {_short(standing)} replaces the others",
+        )
+    _require_forward(published, found[standing[0]])
+    return standing[0]
+
+
+def state_at(published: Published, head: str) -> CrownState:
+    """Return the crowns after the settlement event with digest `head`. Raises `GradeError` (LEDGER_HEAD_UNKNOWN)."""
+    state = CrownState()
+    if head == GENESIS:
+        return state
+    for event in published.ledger.events if published.ledger is not None else ():
+        state = apply_event(state, event)  # the whole ledger was replayed when it was read
+        if state.head == head:
+            return state
+    raise GradeError("LEDGER_HEAD_UNKNOWN", f"no ledger here holds the settlement event {head[:12]}")
+
+
+def _predicate(statement: Statement) -> Predicate:
+    if statement.predicate_type == LEDGER_V1:
+        return read_ledger_predicate(statement)
+    if statement.predicate_type == REVOCATION_V1:
+        return read_revocation(statement)
+    kind = _KINDS.get(statement.predicate_type)
+    if kind is not None:
+        return read_predicate(statement, kind)
+    if not statement.predicate_type.startswith(_FAMILY):
+        raise GradeError("RECEIPT_KIND", f"{statement.predicate_type[:60]!r} is no kind of receipt of this project")
+    return statement
+
+
+def _subject(statement: Statement) -> str:
+    if len(statement.subject) != 1 or set(statement.subject[0].digest) != {"sha256"}:
+        raise GradeError("RECEIPT_MALFORMED", "a receipt has one subject, with its SHA-256")
+    return statement.subject[0].digest["sha256"]
+
+
+def _require_one_validator(weights: Iterable[WeightsPredicate], ledgers: Iterable[LedgerPredicate]) -> None:
+    ledgers = list(ledgers)
+    named = {(one.policy.validator_hotkey, one.netuid) for one in weights}
+    named |= {(one.hotkey, one.netuid) for one in ledgers}
+    if len(named) > 1 or len({one.genesis_hash for one in ledgers}) > 1:
+        who = ", ".join(f"{hotkey} on subnet {netuid}" for hotkey, netuid in sorted(named))
+        raise GradeError("RECEIPTS_MIXED", f"these receipts are of {who}, or of more than one chain")
+
+
+def _longest(ledgers: list[LedgerPredicate]) -> LedgerPredicate | None:
+    if not ledgers:
+        return None
+    longest = max(ledgers, key=lambda one: (len(one.events), one.head))
+    for ledger in ledgers:
+        if ledger.events != longest.events[: len(ledger.events)]:
+            raise GradeError(
+                "LEDGER_FORKED",
+                f"the ledger with head {ledger.head[:12]} is no earlier state of the one with head {longest.head[:12]}",
+            )
+    return longest
+
+
+def _sequences(ledger: LedgerPredicate | None) -> dict[str, int]:
+    if ledger is None:
+        return {GENESIS: 0}
+    heads = {event.previous: event.sequence - 1 for event in ledger.events}
+    return {GENESIS: 0} | heads | {ledger.head: len(ledger.events)}
+
+
+def _require_forward(published: Published, chosen: WeightsPredicate) -> None:
+    """Compare a receipt with those of earlier epochs."""
+    own = published.sequence_of.get(chosen.ledger_head)
+    if own is None:
+        raise GradeError("LEDGER_HEAD_UNKNOWN", f"no ledger here holds the settlement event {chosen.ledger_head[:12]}")
+    for other in published.weights.values():
+        if other.epoch >= chosen.epoch:
+            continue
+        behind = published.sequence_of.get(other.ledger_head, 0) > own
+        if behind or other.vector.block >= chosen.vector.block:
+            what = "from an older ledger" if behind else f"at block {chosen.vector.block}, no later block"
+            raise GradeError(
+                "WEIGHTS_STALE", f"the vector of epoch {chosen.epoch} was computed {what} than that of {other.epoch}"
+            )
+
+
+def _short(digests: Iterable[str]) -> str:
+    return ", ".join(digest[:12] for digest in digests) or "them"
+
+
