@@ -6,10 +6,12 @@ Invariants
    job (a restart, another step) and must drop what it was doing.
 3. FAIL is the candidate's fault and final. A fault of ours sends the job back with a delay, within a budget; after
    that it is `parked` and comes back by itself: at once when the arena or the worker build changes, otherwise after a
-   long rest. Only what no rest can change (`HELD_CODES`: a target that the arena does not serve, a speed-up that wants
-   a person's eyes) waits for the arena or the build to change.
+   long rest, which doubles with every one in a row. Only what no rest can change (`HELD_CODES`: a target that the arena
+   does not serve, a speed-up that wants a person's eyes) waits for the arena or the build to change, or for a person.
 4. Being interrupted (a crash, a stop) is free: it does not spend the budget.
-5. Everything here is pure: time comes in as an argument, nothing is read or written.
+5. A job that has rested since its last progress holds back nobody else (`rests`), also while it is on its way again.
+6. What is final is opened again by a person only, who has to say why (`reopen`).
+7. Everything here is pure: time comes in as an argument, nothing is read or written.
 """
 
 from __future__ import annotations
@@ -43,6 +45,8 @@ class JobState(StrEnum):
 
 ADMISSION_PATIENCE = 5  # lookups of a payment that may fail before others stop waiting for the job
 PARKED_REST_MS = 6 * 60 * 60 * 1000
+LONGEST_REST_MS = 16 * PARKED_REST_MS
+CROWN_REVOKED = "CROWN_REVOKED"
 HELD_CODES = frozenset({"TARGET_NOT_SERVED", "IMPLAUSIBLE_SPEEDUP"})
 
 FINAL = frozenset({JobState.SETTLED, JobState.FAILED, JobState.EXPIRED})
@@ -100,6 +104,7 @@ class Job(msgspec.Struct, frozen=True):
     seen_hash: str = ""  # the content hash last served instead of the committed one
     earlier_id: str = ""  # the earlier submission this one copies
     kinship: str = ""  # what it shares with an earlier submission, a `node.kinship.Kinship` as JSON
+    rests: int = 0  # times it was parked for a spent budget since the last progress
     admission: str = ""  # how its evaluation cost was met: "free", "paid" or "credit"; "" = not yet
 
 
@@ -149,7 +154,7 @@ def after_fault(
     if faults > budget.attempts:
         return transition(
             job, JobState.PARKED, token, faults=faults, parked_from=back.value, parked_on=worker,
-            not_before_ms=now_ms + PARKED_REST_MS, **changes,
+            not_before_ms=now_ms + rest_ms(job.rests), rests=job.rests + 1, **changes,
         )
     return transition(job, back, token, faults=faults, not_before_ms=now_ms + budget.delay_ms(faults), **changes)
 
@@ -162,9 +167,16 @@ def park(job: Job, token: int, *, worker: str, now_ms: int, code: str, detail: s
     )
 
 
+def rest_ms(rests: int) -> int:
+    """Return how long a job rests that has rested so many times in a row."""
+    return min(PARKED_REST_MS << min(rests, 16), LONGEST_REST_MS)
+
+
 def is_stuck(job: Job) -> bool:
-    """Say whether a job has failed to be admitted for so long that nobody else may be kept waiting for it."""
-    return job.state is JobState.RESERVED and not job.admission and job.faults > ADMISSION_PATIENCE
+    """Say whether nobody else may be kept waiting for a job any longer: it has rested without any progress since, or
+    has failed to be admitted for too long."""
+    unpaid = job.state is JobState.RESERVED and not job.admission and job.faults > ADMISSION_PATIENCE
+    return job.rests > 0 or unpaid
 
 
 def pickup_state(job: Job) -> JobState:
@@ -187,7 +199,7 @@ def recover(job: Job) -> Job:
 
 def unpark(job: Job, worker: str, now_ms: int) -> Job | None:
     """Return a parked `job` back where it came from when the build changed or its rest is over, else None."""
-    rests = job.code in HELD_CODES or now_ms < job.not_before_ms <= now_ms + PARKED_REST_MS
+    rests = job.code in HELD_CODES or now_ms < job.not_before_ms <= now_ms + rest_ms(job.rests)
     if job.state is not JobState.PARKED or (job.parked_on == worker and rests):
         return None
     return release(job)
@@ -199,3 +211,29 @@ def release(job: Job) -> Job:
         job, JobState(job.parked_from or JobState.RESERVED), job.token,
         faults=0, not_before_ms=0, parked_from="", parked_on="", code="", blame="", detail="",
     )
+
+
+def revoke(job: Job, code: str, detail: str) -> Job:
+    """Return a settled `job` with what ended its crown on it."""
+    return _noted(job, job.state is JobState.SETTLED, code=code, blame=Blame.MINER.value, detail=detail)
+
+
+def reopen(job: Job) -> Job:
+    """Return a failed `job`, or a settled one whose crown was revoked, at its beginning: a person says that it ended by
+    our fault.
+
+    One whose bundle was read before waits for its attempts, any other for its archive. Raises `InternalError`
+    (JOB_TRANSITION_FORBIDDEN) for any other job.
+    """
+    ended = job.state is JobState.FAILED or (job.state is JobState.SETTLED and job.code == CROWN_REVOKED)
+    start = JobState.QUEUED if job.fingerprint and job.target_id else JobState.RESERVED
+    return _noted(
+        job, ended, state=start, faults=0, transport_failures=0, not_before_ms=0, primary_attempt="",
+        reproduction_attempt="", code="", blame="", detail="", earlier_id="", rests=0,
+    )
+
+
+def _noted(job: Job, allowed: bool, **changes: Any) -> Job:
+    if not allowed:
+        raise InternalError("JOB_TRANSITION_FORBIDDEN", f"job {job.submission_id} is {job.state}: not from there")
+    return msgspec.structs.replace(job, token=job.token + 1, **changes)

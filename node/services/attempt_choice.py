@@ -2,12 +2,13 @@
 
 Invariants
 1. Reproductions come before primaries, each in finalized order; a job whose delay is not over holds up nobody.
-2. Nothing is measured that cannot count: a copy fails, a pass against a former arena, incumbent or engine tree goes
-   back to the queue for free, and bytes that failed for the same hotkey against the same incumbent in the same arena
-   fail again without being run (a PASS is never replayed).
+2. Nothing is measured that cannot count: a copy fails; a pass against a former arena, incumbent or engine tree, or of a
+   former build, goes back to the queue for free; and bytes that failed for the same hotkey in the same arena fail again
+   without being run, whatever build judged them: a failure of their own always, one by comparison against the same
+   incumbent. A PASS is never replayed, and a FAIL that a person has opened again neither.
 3. A target that the arena does not measure is no fault of the miner: its jobs are parked until that changes. So are
-   those of a target whose incumbent's bundle is missing, until it is back; other targets do not notice
-   (`node.services.scope`).
+   those of a target whose incumbent's bundle is missing, until it is back, and those that would end a crown which is
+   being checked, until it is; other targets do not notice (`node.services.scope`).
 4. Choosing, claiming the job and recording the attempt are one transaction.
 """
 
@@ -21,9 +22,10 @@ from sqlalchemy import Connection
 
 from config.arena import Arena
 from config.target_catalog import Target, TargetCatalog
-from node.jobs import JobState, RetryBudget, fail, park, transition
+from node.jobs import Job, JobState, RetryBudget, fail, park, transition
 from node.services.copies import fail_if_copy
-from node.services.scope import scope_of
+from node.services.scope import Scope, scope_of
+from node.store.check_rows import CROWN_IN_CHECK, checks
 from node.store.crown_rows import crown_state
 from node.store.events import now_ms
 from node.store.evidence_rows import (
@@ -36,10 +38,13 @@ from node.store.evidence_rows import (
     start_attempt,
 )
 from node.store.job_rows import Entry, due, save
+from node.store.submission_rows import Submission
 from qualify.engine_tree import EngineTree
+from scoring.settle import Crown, CrownState
 
 TARGET_NOT_SERVED = "TARGET_NOT_SERVED"
 INCUMBENT_BUNDLE_LOST = "INCUMBENT_BUNDLE_LOST"
+RELATIVE_CODES = frozenset({"NOT_FASTER", "SLOW_START", "NEVER_ROUTED"})  # FAILs that tell of the incumbents as well
 _WINDOW = 64  # jobs looked at in one transaction
 
 
@@ -51,6 +56,8 @@ class Chosen(msgspec.Struct, frozen=True):
     attempt: AttemptRow
     candidate: BundleRow
     stack: tuple[tuple[str, BundleRow], ...]
+    first: str = ""  # id of the attempt that this one is to reproduce
+    check: int = 0  # id of the check of a crown that it belongs to; its entry is the crown's, and no job is claimed
 
 
 class Terms(msgspec.Struct, frozen=True):
@@ -94,13 +101,12 @@ def choose(connection: Connection, terms: Terms) -> Chosen | None:
                     detail=found.detail,
                 ))
                 continue
-            rival, candidate, stack = found
             if state is JobState.PASSED_ONCE:
-                if _requeued(connection, entry, rival):
+                if _requeued(connection, entry, found.rival, terms.worker):
                     continue
-            elif _replayed(connection, entry, rival):
+            elif _replayed(connection, entry, found.rival):
                 continue
-            return _claim(connection, entry, candidate, rival, stack)
+            return _claim(connection, terms, entry, found)
     return None
 
 
@@ -114,7 +120,15 @@ class Obstacle(NamedTuple):
 _Stack = tuple[tuple[str, BundleRow], ...]
 
 
-def _opened(connection: Connection, terms: Terms, entry: Entry) -> tuple[Rival, BundleRow, _Stack] | Obstacle:
+class Opened(NamedTuple):
+    """What an attempt on a job would compare, with which bundles."""
+
+    rival: Rival
+    candidate: BundleRow
+    stack: _Stack
+
+
+def _opened(connection: Connection, terms: Terms, entry: Entry) -> Opened | Obstacle:
     target = terms.measured_target(entry.job.target_id)
     if target is None:
         return Obstacle(TARGET_NOT_SERVED, f"the arena {terms.arena.id} does not measure {entry.job.target_id}")
@@ -127,12 +141,41 @@ def _opened(connection: Connection, terms: Terms, entry: Entry) -> tuple[Rival, 
     candidate = find_bundle(connection, entry.submission.content_hash)
     if candidate is None:
         return Obstacle("BUNDLE_NOT_STORED", "a published bundle is not in the store")
-    stack = crowned_bundles(connection, terms, target.id)
-    for target_id, content_hash, bundle in stack:
-        if bundle is None:
-            return Obstacle(INCUMBENT_BUNDLE_LOST, lost_bundle(target_id, content_hash, "is not in the store"))
+    in_check = {check.crown: check for check in checks(connection, "open", "proved")}
+    for crown in _ended(scope, tree):
+        if crown.event_digest in in_check:
+            return Obstacle(CROWN_IN_CHECK, f"the crown of submission {crown.submission_id} is being checked")
+    stack = open_stack(connection, scope)
+    if isinstance(stack, str):
+        return Obstacle(INCUMBENT_BUNDLE_LOST, stack)
     rival = Rival(terms.arena.digest, scope.incumbent, ",".join(scope.measured_against), tree)
-    return rival, candidate, tuple((target_id, bundle) for target_id, _, bundle in stack if bundle is not None)
+    return Opened(rival, candidate, stack)
+
+
+def open_stack(connection: Connection, scope: Scope) -> _Stack | str:
+    """Return the crowned bundles of a scope, or the sentence that says which of them is not in the store."""
+    stack: list[tuple[str, BundleRow]] = []
+    for part in scope.tree.parts:
+        bundle = find_bundle(connection, part.content_hash)
+        if bundle is None:
+            return lost_bundle(part.target_id, part.content_hash, "is not in the store")
+        stack.append((part.target_id, bundle))
+    return tuple(stack)
+
+
+def ended_crowns(terms: Terms, state: CrownState, job: Job, submission: Submission) -> list[Crown]:
+    """Return the crowns that a crown of `job` would end while the crowns are as in `state`."""
+    target = terms.catalog.find(job.target_id)
+    if target is None:
+        return []
+    scope = scope_of(terms.catalog, state, target)
+    return _ended(scope, scope.tree_with(target, submission.content_hash))
+
+
+def _ended(scope: Scope, tree: EngineTree) -> list[Crown]:
+    kept = {part.target_id for part in tree.parts if part in scope.tree.parts}
+    served = {part.target_id for part in scope.tree.parts}
+    return [crown for crown in scope.crowns if crown.target_id in served - kept]
 
 
 def lost_bundle(target_id: str, content_hash: str, why: str) -> str:
@@ -149,16 +192,18 @@ def crowned_bundles(connection: Connection, terms: Terms, target_id: str) -> lis
     return [(part.target_id, part.content_hash, find_bundle(connection, part.content_hash)) for part in parts]
 
 
-def _requeued(connection: Connection, entry: Entry, rival: Rival) -> bool:
-    """Send a job whose primary attempt was against another rival back to the queue, for free."""
+def _requeued(connection: Connection, entry: Entry, rival: Rival, worker: str) -> bool:
+    """Send a job whose primary attempt was against another rival, or by another build, back to the queue, for free."""
     job = entry.job
     primary = load_attempt(connection, job.primary_attempt)
     then = (primary.arena_digest, primary.incumbent, primary.measured_against, primary.tree_digest)
-    if then == (rival.arena_digest, rival.incumbent, rival.measured_against, rival.tree.digest):
+    same = then == (rival.arena_digest, rival.incumbent, rival.measured_against, rival.tree.digest)
+    if same and primary.worker == worker:
         return False
+    what = "the validator's code" if same else "the incumbent"
     save(connection, job, transition(
         job, JobState.QUEUED, job.token, primary_attempt="", reproduction_attempt="", faults=0, not_before_ms=0,
-        detail="the incumbent changed; measured again against the new one",
+        detail=f"{what} changed; measured again against the new one",
     ))
     return True
 
@@ -168,16 +213,17 @@ def _replayed(connection: Connection, entry: Entry, rival: Rival) -> bool:
     job, submission = entry
     past = failed_before(
         connection, hotkey=submission.hotkey, content_hash=submission.content_hash,
-        arena_digest=rival.arena_digest, incumbent=rival.incumbent,
+        arena_digest=rival.arena_digest, incumbent=rival.incumbent, relative=RELATIVE_CODES,
     )
     if past is None:
         return False
     attempt_id = f"{job.submission_id}-{job.token}"
     start_attempt(connection, msgspec.structs.replace(
-        past, attempt_id=attempt_id, submission_id=job.submission_id, state="running", commitment="", outcome="",
+        past, attempt_id=attempt_id, submission_id=job.submission_id, role="primary", state="running", commitment="",
+        outcome="",
     ))
     finish_attempt(connection, msgspec.structs.replace(
-        past, attempt_id=attempt_id, submission_id=job.submission_id, state="graded", commitment="",
+        past, attempt_id=attempt_id, submission_id=job.submission_id, role="primary", state="graded", commitment="",
         replay_of=past.attempt_id, receipt_digest="",
     ))
     save(connection, job, fail(
@@ -187,10 +233,8 @@ def _replayed(connection: Connection, entry: Entry, rival: Rival) -> bool:
     return True
 
 
-def _claim(
-    connection: Connection, entry: Entry, candidate: BundleRow, rival: Rival, stack: _Stack
-) -> Chosen:
-    job, submission = entry
+def _claim(connection: Connection, terms: Terms, entry: Entry, opened: Opened) -> Chosen:
+    (job, submission), rival = entry, opened.rival
     reproduction = job.state is JobState.PASSED_ONCE
     claimed = save(connection, job, transition(job, JobState.MEASURING, job.token))
     attempt = AttemptRow(
@@ -199,6 +243,8 @@ def _claim(
         target_id=job.target_id, arena_digest=rival.arena_digest, incumbent=rival.incumbent,
         measured_against=rival.measured_against,
         previous_digest=load_attempt(connection, job.primary_attempt).digest if reproduction else "",
+        worker=terms.worker,
     )
     start_attempt(connection, attempt)
-    return Chosen(Entry(claimed, submission), attempt, candidate, stack)
+    first = job.primary_attempt if reproduction else ""
+    return Chosen(Entry(claimed, submission), attempt, opened.candidate, opened.stack, first)

@@ -5,7 +5,8 @@ Invariants
 2. The verdict is computed here by `scoring.grade` from the evidence file, never taken from the process that measured.
 3. Verdict, attempt row and job move are one transaction; the receipt's file is on disk before it.
 4. PASS moves on (once, then twice), FAIL is final, RETRY and every fault of ours spend the fault budget. A verdict that
-   wants a person's eyes parks the job at once: measuring again would not change it.
+   wants a person's eyes parks the job at once: measuring again would not change it. One that a crown may have brought
+   about parks it while that is checked, at no cost (`node.services.crown_checks`); checks are measured here as well.
 5. A bundle or first attempt that vanished from disk is made anew: the job goes back to be fetched, or queued. For a
    crowned bundle that vanished its challengers wait, and it is brought back (`node.services.restoring`).
 """
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from typing import NamedTuple
 
 import msgspec
 import structlog
@@ -22,11 +24,14 @@ from sqlalchemy import Connection
 from config.errors import GradeError, HostError, InternalError, NotFoundError
 from intake.publish import open_published
 from node.jobs import HELD_CODES, Job, JobState, fail, park, transition
-from node.services.attempt_choice import INCUMBENT_BUNDLE_LOST, Chosen, choose, lost_bundle
+from node.services.attempt_choice import INCUMBENT_BUNDLE_LOST, Chosen, lost_bundle
 from node.services.attempt_process import Evidence, read_compressed, run_attempt
 from node.services.context import NodeContext
+from node.services.crown_checks import accuse, choose_next, conclude_check, fail_check
 from node.services.faults import LostIncumbentError, LostInputError, job_fault, record_fault, write_patiently
 from node.services.receipts import ReceiptBook
+from node.services.supervisor import report_fault
+from node.store.check_rows import CROWN_IN_CHECK, CheckRow
 from node.store.events import now_ms
 from node.store.evidence_rows import (
     FAIL,
@@ -43,11 +48,20 @@ from node.store.layout import StateLayout
 from qualify.request import AttemptRequest, BundleRef, Holding
 from scoring.attempt import Attempt, Reservation, read_attempt
 from scoring.call_length import ARENA_CALLS_SHORT, short_call_notes
+from scoring.crown_check import fault_of_crown
 from scoring.grade import Verdict, grade
 from scoring.receipts import verdict_statement
 from scoring.reproduce import check_pair
 
 _START_MARGIN_SECONDS = 120.0  # imports, zygote, correctness stages and teardown, beyond the arena's own budget
+
+
+class Graded(NamedTuple):
+    """A measured attempt: its evidence, its verdict, and the digest of the receipt, "" where none is signed."""
+
+    evidence: Evidence
+    verdict: Verdict
+    receipt: str
 
 
 class RetryVerdictError(InternalError):
@@ -68,7 +82,7 @@ class QualificationService:
         """Measure whatever is due until cancelled."""
         context = self._context
         while True:
-            chosen = await context.store.write(choose, context.terms)
+            chosen = await context.store.write(choose_next, context.terms)
             if chosen is None:
                 await self._ear.wait(context.settings.chain.poll_seconds)
                 continue
@@ -92,33 +106,41 @@ class QualificationService:
             )
             moved = await self._conclude(chosen, evidence)
         except Exception as error:  # noqa: BLE001 - whatever went wrong here is ours, and must not stop the worker
-            await job_fault(context, self.name, job, error)
+            if chosen.check:
+                await report_fault(context, self.name, error, job.submission_id)
+                await write_patiently(context, fail_check, context.attempt_budget, chosen.check, error)
+            else:
+                await job_fault(context, self.name, job, error)
             code = getattr(error, "code", "UNEXPECTED")
             await write_patiently(context, _lost, chosen.attempt.attempt_id, code)
             return
-        log.info("attempt.graded", state=moved.state.value, code=moved.code or PASS, faults=moved.faults)
+        log.info("attempt.graded", state=str(moved.state), code=moved.code or PASS, faults=moved.faults)
 
-    async def _conclude(self, chosen: Chosen, evidence: Evidence) -> Job:
+    async def _conclude(self, chosen: Chosen, evidence: Evidence) -> Job | CheckRow:
         context = self._context
         verdict = await asyncio.to_thread(grade, evidence.attempt, context.arena)
         for note in short_call_notes(evidence.attempt, context.arena):
             structlog.get_logger().warning("arena.calls_short", code=ARENA_CALLS_SHORT, detail=note)
-        if verdict.outcome == PASS and chosen.attempt.role == "reproduction":
-            primary = await context.store.read(load_attempt, chosen.entry.job.primary_attempt)
+        fault = fault_of_crown(evidence.attempt, verdict, context.arena) if chosen.check else ""
+        if chosen.first and (fault if chosen.check else verdict.outcome == PASS):
+            primary = await context.store.read(load_attempt, chosen.first)
             problem = await asyncio.to_thread(_pair_problem, context.layout, primary, evidence)
             if problem:
                 raise InternalError(problem, "the two attempts are no independent pair")
         receipt = ""
-        if verdict.outcome in (PASS, FAIL):
+        if verdict.outcome in (PASS, FAIL) or chosen.check:
             statement = verdict_statement(evidence.attempt, evidence.digest, verdict)
             receipt = await asyncio.to_thread(self._receipts.sign, statement)
-        return await context.store.write(_settle_verdict, context, chosen, evidence, verdict, receipt)
+        graded = Graded(evidence, verdict, receipt)
+        if chosen.check:
+            return await context.store.write(_settle_check, context, chosen, graded, fault)
+        return await context.store.write(_settle_verdict, context, chosen, graded)
 
     async def _require_primary(self, chosen: Chosen) -> None:
         """Raise `LostInputError` when the attempt that is to be reproduced cannot be read any more."""
-        if chosen.attempt.role != "reproduction":
+        if not chosen.first:
             return
-        primary = await self._context.store.read(load_attempt, chosen.entry.job.primary_attempt)
+        primary = await self._context.store.read(load_attempt, chosen.first)
         try:
             await asyncio.to_thread(_read_evidence, self._context.layout, primary)
         except GradeError as error:
@@ -130,7 +152,7 @@ class QualificationService:
         settings, submission, layout = self._context.settings, chosen.entry.submission, self._context.layout
         return AttemptRequest(
             attempt_id=chosen.attempt.attempt_id,
-            role="reproduction" if chosen.attempt.role == "reproduction" else "primary",
+            role="reproduction" if chosen.first else "primary",
             target_id=chosen.attempt.target_id,
             arena=str(self._context.arena_path),
             candidate=_candidate(layout, chosen.candidate),
@@ -175,25 +197,39 @@ def _pair_problem(layout: StateLayout, primary: AttemptRow, evidence: Evidence) 
     return check_pair(first, evidence.attempt)
 
 
-def _settle_verdict(
-    connection: Connection, context: NodeContext, chosen: Chosen, evidence: Evidence, verdict: Verdict, receipt: str
-) -> Job:
-    """Store the graded attempt, its receipt and the job's move."""
-    job, attempt = chosen.entry.job, load_attempt(connection, chosen.attempt.attempt_id)
+def _record_verdict(connection: Connection, context: NodeContext, chosen: Chosen, graded: Graded) -> None:
+    """Store the graded attempt and its receipt."""
+    (evidence, verdict, receipt), name = graded, chosen.attempt.attempt_id
     finish_attempt(connection, msgspec.structs.replace(
-        attempt, state="graded", path=os.path.relpath(evidence.path, context.layout.root), digest=evidence.digest,
-        outcome=verdict.outcome,
-        code=verdict.code, blame=str(verdict.blame), reason=verdict.reason, lower_ppm=verdict.lower_ppm,
-        upper_ppm=verdict.upper_ppm, launches=verdict.launches_used, receipt_digest=receipt,
+        load_attempt(connection, name), state="graded", path=os.path.relpath(evidence.path, context.layout.root),
+        digest=evidence.digest, outcome=verdict.outcome, code=verdict.code, blame=str(verdict.blame),
+        reason=verdict.reason, lower_ppm=verdict.lower_ppm, upper_ppm=verdict.upper_ppm,
+        launches=verdict.launches_used, receipt_digest=receipt,
         tree_digest=evidence.attempt.identity.candidate_tree_digest,
     ))
     if receipt:
-        record_receipt(connection, receipt, "verdict.v1", job.submission_id)
+        record_receipt(connection, receipt, "verdict.v1", chosen.entry.submission.submission_id)
+
+
+def _settle_check(
+    connection: Connection, context: NodeContext, chosen: Chosen, graded: Graded, fault: str
+) -> CheckRow:
+    """Store the graded attempt of a check of a crown, and what it means."""
+    _record_verdict(connection, context, chosen, graded)
+    return conclude_check(connection, context.attempt_budget, chosen, graded.verdict, fault)
+
+
+def _settle_verdict(connection: Connection, context: NodeContext, chosen: Chosen, graded: Graded) -> Job:
+    """Store the graded attempt, its receipt and the job's move."""
+    job, attempt, verdict = chosen.entry.job, chosen.attempt, graded.verdict
+    _record_verdict(connection, context, chosen, graded)
     reproduction = attempt.role == "reproduction"
     which = {"reproduction_attempt" if reproduction else "primary_attempt": attempt.attempt_id}
     if verdict.outcome == PASS:
         to = JobState.PASSED_TWICE if reproduction else JobState.PASSED_ONCE
-        return save(connection, job, transition(job, to, job.token, faults=0, code="", blame="", detail="", **which))
+        return save(connection, job, transition(
+            job, to, job.token, faults=0, rests=0, code="", blame="", detail="", **which
+        ))
     if verdict.outcome == FAIL:
         return save(connection, job, fail(
             job, job.token, verdict.code, blame=str(verdict.blame), detail=verdict.reason, **which
@@ -201,6 +237,10 @@ def _settle_verdict(
     if verdict.code in HELD_CODES:
         return save(connection, job, park(
             job, job.token, worker=context.worker, now_ms=now_ms(), code=verdict.code, detail=verdict.reason
+        ))
+    if accuse(connection, context.terms, chosen, job, verdict.code):
+        return save(connection, job, park(
+            job, job.token, worker=context.worker, now_ms=now_ms(), code=CROWN_IN_CHECK, detail=verdict.reason
         ))
     retry = RetryVerdictError(verdict.code, verdict.reason)
     return record_fault(connection, job, retry, context.attempt_budget, context.worker)

@@ -24,6 +24,7 @@ from node.services.context import NodeContext
 from node.services.fetching import Fetcher
 from node.services.intake import Screener
 from node.services.reprints import record_report
+from node.store.check_rows import checks, update_check
 from node.store.evidence_rows import BundleRow
 from node.store.job_rows import entries, save
 from node.store.layout import StateLayout, write_durably
@@ -46,7 +47,7 @@ class Restorer:
         context = self._context
         waiting = await context.store.read(_waiting)
         back: list[Job] = []
-        for target_id in sorted({job.target_id for job in waiting}):
+        for target_id in sorted({job.target_id for job in waiting} | await context.store.read(_checked_targets)):
             needed = await context.store.read(crowned_bundles, context.terms, target_id)
             whole = [await self._whole(content_hash, row) for _, content_hash, row in needed]
             if all(whole):
@@ -95,7 +96,15 @@ def _waiting(connection: Connection) -> list[Job]:
     return [job for job, _ in entries(connection, JobState.PARKED) if job.code == INCUMBENT_BUNDLE_LOST]
 
 
+def _checked_targets(connection: Connection) -> set[str]:
+    """Return the targets whose crowns cannot be checked because a bundle is lost."""
+    return {check.target_id for check in checks(connection, "open") if check.code == INCUMBENT_BUNDLE_LOST}
+
+
 def _release(connection: Connection, target_id: str) -> list[Job]:
+    for check in checks(connection, "open"):
+        if (check.target_id, check.code) == (target_id, INCUMBENT_BUNDLE_LOST):
+            update_check(connection, check, code="", not_before_ms=0)
     return [save(connection, job, release(job)) for job in _waiting(connection) if job.target_id == target_id]
 
 

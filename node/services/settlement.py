@@ -6,35 +6,51 @@ Invariants
 2. Copies are refused once more before they could be crowned.
 3. An earlier submission holds back a later candidate only while it is on its way and may overlap: with its own
    members once its target is known, with every member while its bounded transport budget lasts. A parked one holds
-   back nobody, nor does one whose payment cannot be looked up for long.
+   back nobody, unless it waits for a check of a crown; nor does one that has rested before, or whose payment cannot be
+   looked up for long. So whatever is before a candidate, it is held back for a bounded time.
 4. A candidate measured against a former incumbent, or whose crown would make another tree than the one it was measured
    in, goes back to the queue, free of charge.
+5. Nobody earns more than the crown he takes before that was checked: its bundle could have been slow for him. Whoever
+   concerns a slot of such a winner waits for the check as well; the others are settled.
+6. A crown that two checks speak against is revoked, in a transaction of its own and before anything is settled.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 
 import msgspec
 import structlog
 from sqlalchemy import Connection
 
 from config.target_catalog import TargetCatalog
-from node.jobs import TARGET_UNKNOWN, JobState, is_stuck, park, transition
+from node.jobs import TARGET_UNKNOWN, Job, JobState, is_stuck, park, transition
 from node.services.attempt_choice import TARGET_NOT_SERVED
 from node.services.context import NodeContext
 from node.services.copies import fail_if_copy
+from node.services.crown_checks import close_pointless, commit_revocation, prepare_revocation
 from node.services.receipts import ReceiptBook
 from node.services.scope import scope_of
+from node.store.check_rows import CROWN_IN_CHECK, OUTPACED, checks, is_cleared, open_check
 from node.store.crown_rows import crown_state, record_settlement
 from node.store.events import append_event, now_ms
 from node.store.evidence_rows import AttemptRow, load_attempt, record_receipt
 from node.store.job_rows import Entry, entries, save, unfinished
 from scoring.receipts import crown_statement
 from scoring.reproduce import credited_speedup_ppm
-from scoring.settle import Candidate, CrownState, FinalizedOrder, Plan, Unresolved, plan
+from scoring.revocation import revocation_statement
+from scoring.settle import Candidate, Crown, CrownState, FinalizedOrder, Plan, Unresolved, plan
 
 _REQUEUED = "measured against a former incumbent; measured again against the present one"
+
+
+class Question(msgspec.Struct, frozen=True):
+    """A crown that has to be checked before the winner with this primary attempt can take it."""
+
+    crown: Crown
+    winner: str
+    attempt: str
 
 
 class Settling(msgspec.Struct, frozen=True):
@@ -42,6 +58,7 @@ class Settling(msgspec.Struct, frozen=True):
 
     plan: Plan
     verdict_receipts: dict[str, tuple[str, str]]
+    questions: tuple[Question, ...] = ()
 
 
 class SettlementService:
@@ -65,8 +82,10 @@ class SettlementService:
         """Make one pass; return whether it changed anything."""
         context = self._context
         cleared = await context.store.write(clear, context.catalog, context.worker)
+        if await self._revoke():
+            return True
         settling = await context.store.read(prepare, context.catalog)
-        if settling is None or not settling.plan.events:
+        if settling is None or not (settling.plan.events or settling.questions):
             return cleared > 0
         receipts = await asyncio.to_thread(self._sign, settling)
         # Nothing was locked meanwhile: if the store moved on, the plan is stale and the next pass makes a new one.
@@ -76,6 +95,22 @@ class SettlementService:
             structlog.get_logger().info(
                 f"settlement.{event.type.lower()}", submission=event.submission_id, target=event.target_id,
                 speedup_ppm=event.speedup_ppm, cause=event.cause,
+            )
+        return True
+
+    async def _revoke(self) -> bool:
+        """Revoke the next crown that two checks speak against; return whether anything changed."""
+        store = self._context.store
+        revoking = await store.read(prepare_revocation)
+        if revoking is None:
+            return await store.write(close_pointless) > 0
+        (event,) = revoking.plan.events
+        receipt = await asyncio.to_thread(
+            self._receipts.sign, revocation_statement(event, revoking.verdict_receipts)
+        )
+        if await store.write(commit_revocation, revoking, receipt):
+            structlog.get_logger().warning(
+                "settlement.revoke", submission=event.submission_id, target=event.target_id, reason=event.reason
             )
         return True
 
@@ -116,13 +151,59 @@ def prepare(connection: Connection, catalog: TargetCatalog) -> Settling | None:
     everything = tuple(sorted({member for target in catalog.targets.values() for member in target.members}))
     on_their_way = [
         Unresolved(entry.job.submission_id, _order(entry), _slots(entry, catalog, state, everything))
-        for entry in unfinished(connection)
-        if entry.job.state not in (JobState.PASSED_TWICE, JobState.PARKED) and not is_stuck(entry.job)
+        for entry in unfinished(connection) if _holds_back(entry.job)
     ]
+    settled, questions = _settle(connection, state, candidates, on_their_way, pairs)
     return Settling(
-        plan(state, candidates, on_their_way),
+        settled,
         {name: (first.receipt_digest, second.receipt_digest) for name, (first, second) in pairs.items()},
+        questions,
     )
+
+
+def _holds_back(job: Job) -> bool:
+    if job.state is JobState.PASSED_TWICE or is_stuck(job):
+        return False
+    return job.state is not JobState.PARKED or job.code == CROWN_IN_CHECK
+
+
+def _settle(
+    connection: Connection, state: CrownState, candidates: list[Candidate], unresolved: list[Unresolved],
+    pairs: Mapping[str, tuple[AttemptRow, AttemptRow]],
+) -> tuple[Plan, tuple[Question, ...]]:
+    """Return the plan for the candidates that no check of a crown is missing for, and the checks that are to be opened.
+    """
+    in_check = {check.crown for check in checks(connection, "open", "proved")}
+    questions: list[Question] = []
+    ready = candidates
+    while True:
+        settled = plan(state, ready, unresolved)
+        open_now = [
+            question for question in _questions(state, settled, pairs)
+            if not is_cleared(connection, question.crown.event_digest, question.attempt)
+        ]
+        if not open_now:
+            return settled, tuple(questions)
+        questions += [question for question in open_now if question.crown.event_digest not in in_check]
+        aside = {question.winner for question in open_now}
+        slots: frozenset[str] = frozenset()
+        while grown := slots.union(*(one.slots for one in ready if one.submission_id in aside)) - slots:
+            slots |= grown
+            aside |= {one.submission_id for one in ready if one.slots & slots}
+        ready = [one for one in ready if one.submission_id not in aside]
+
+
+def _questions(
+    state: CrownState, settled: Plan, pairs: Mapping[str, tuple[AttemptRow, AttemptRow]]
+) -> list[Question]:
+    """Return the crowns that winners of a plan would take and earn more than."""
+    credited = {event.submission_id: event.speedup_ppm for event in settled.events if event.type == "CROWN"}
+    crowns = {crown.submission_id: crown for crown in state.crowns}
+    return [
+        Question(crowns[event.submission_id], event.cause, pairs[event.cause][0].attempt_id)
+        for event in settled.events
+        if event.type in ("RETIRE", "DISPLACE") and credited[event.cause] > crowns[event.submission_id].speedup_ppm
+    ]
 
 
 def commit(
@@ -131,6 +212,14 @@ def commit(
     """Write a prepared plan, unless the store moved on since; return whether it was written."""
     if prepare(connection, catalog) != settling:
         return False
+    for question in settling.questions:
+        crown = question.crown
+        open_check(
+            connection, crown=crown.event_digest, submission_id=crown.submission_id, target_id=crown.target_id,
+            occasion=OUTPACED, cause=question.winner, cause_attempt=question.attempt,
+        )
+    if not settling.plan.events:
+        return True
     record_settlement(connection, settling.plan.events, receipts)
     for submission_id, digest in sorted(receipts.items()):
         record_receipt(connection, digest, "crown.v1", submission_id)

@@ -13,6 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 from sqlalchemy import Connection, insert, select, tuple_, update
+from sqlalchemy.dialects.sqlite import insert as insert_or
 
 from node.store.events import append_event, now_ms
 from node.store.evidence_rows import find_bundle
@@ -32,7 +33,7 @@ class CrownRow(msgspec.Struct, frozen=True):
     speedup_ppm: int
     event_digest: str
     receipt_digest: str = ""
-    ended_by: str = ""  # the submission that retired or displaced it
+    ended_by: str = ""  # the submission that retired or displaced it; its own id when it was revoked
 
 
 def crown_state(connection: Connection) -> CrownState:
@@ -116,19 +117,24 @@ def record_settlement(
         match event.type:
             case "CROWN":
                 receipt = receipts.get(event.submission_id, "")
-                connection.execute(insert(crowns).values(
-                    submission_id=event.submission_id, target_id=event.target_id,
-                    content_hash=event.order.content_hash, hotkey=event.order.hotkey, block=event.order.block,
-                    speedup_ppm=event.speedup_ppm, event_digest=event.digest, receipt_digest=receipt,
-                    crowned_ms=now_ms(),
-                ))
-            case "RETIRE" | "DISPLACE":
+                values = {
+                    "submission_id": event.submission_id, "target_id": event.target_id,
+                    "content_hash": event.order.content_hash, "hotkey": event.order.hotkey,
+                    "block": event.order.block, "speedup_ppm": event.speedup_ppm, "event_digest": event.digest,
+                    "receipt_digest": receipt, "crowned_ms": now_ms(), "ended_by": "",
+                }
+                connection.execute(  # a submission whose crown was revoked by our fault can earn one again
+                    insert_or(crowns).values(**values).on_conflict_do_update(
+                        index_elements=["submission_id"], set_=values, where=crowns.c.ended_by != ""
+                    )
+                )
+            case "RETIRE" | "DISPLACE" | "REVOKE":
                 ended = crowns.c.submission_id == event.submission_id
                 connection.execute(update(crowns).where(ended).values(ended_by=event.cause))
             case "STALE_INCUMBENT":
                 pass
         append_event(connection, f"settlement.{event.type.lower()}", event.submission_id, {
             "sequence": event.sequence, "digest": event.digest, "cause": event.cause, "target_id": event.target_id,
-            "speedup_ppm": event.speedup_ppm,
+            "speedup_ppm": event.speedup_ppm, **({"reason": event.reason} if event.reason else {}),
         })
     return state

@@ -8,16 +8,19 @@ Invariants
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import msgspec
 from sqlalchemy import Connection, insert, select, update
 from sqlalchemy.dialects.sqlite import insert as insert_or
 
 from config.errors import InternalError
 from node.store.events import append_event, now_ms
-from node.store.schema import attempts, bundles, fetches, receipts, submissions
+from node.store.schema import attempts, bundles, crown_checks, decisions, fetches, receipts, submissions
 from node.store.values import storable
 
 PASS, FAIL = "PASS", "FAIL"
+REOPEN = "reopen"  # kind of a decision that sets a FAIL aside
 
 
 class BundleRow(msgspec.Struct, frozen=True):
@@ -33,7 +36,8 @@ class BundleRow(msgspec.Struct, frozen=True):
 
 
 class AttemptRow(msgspec.Struct, frozen=True):
-    """One attempt. `state` is "running", "graded" or "lost"; the verdict fields are empty until graded."""
+    """One attempt. `state` is "running", "graded" or "lost"; the verdict fields are empty until graded. `role` is
+    "primary" or "reproduction", or for those of a crown that is checked "check" or "recheck"."""
 
     attempt_id: str
     submission_id: str
@@ -58,6 +62,7 @@ class AttemptRow(msgspec.Struct, frozen=True):
     tree_digest: str = ""
     replay_of: str = ""
     receipt_digest: str = ""
+    worker: str = ""  # digest of the arena and of the code that judged it; "" in rows of older releases
 
 
 _BUNDLE = [bundles.c[name] for name in BundleRow.__struct_fields__]
@@ -144,15 +149,24 @@ def load_attempt(connection: Connection, attempt_id: str) -> AttemptRow:
 
 
 def failed_before(
-    connection: Connection, *, hotkey: str, content_hash: str, arena_digest: str, incumbent: str
+    connection: Connection, *, hotkey: str, content_hash: str, arena_digest: str, incumbent: str,
+    relative: Collection[str],
 ) -> AttemptRow | None:
-    """Return the FAIL of the same bytes by the same hotkey against the same incumbent in the same arena, or None."""
+    """Return the first FAIL of the same bytes by the same hotkey in the same arena that still holds, or None.
+
+    One with a code in `relative` holds against the same incumbent only. Of the checks of a crown those count that
+    revoked it; those that a person has opened again count nowhere.
+    """
+    revoking = select(crown_checks.c.second_attempt).where(crown_checks.c.state == "revoked")
+    reopened = select(decisions.c.attempt_id).where(decisions.c.kind == REOPEN)
+    attempt = attempts.c.attempt_id
     row = connection.execute(
         select(*_ATTEMPT).join(submissions)
         .where(
             submissions.c.hotkey == hotkey, attempts.c.content_hash == content_hash,
-            attempts.c.arena_digest == arena_digest, attempts.c.incumbent == incumbent,
-            attempts.c.outcome == FAIL, attempts.c.replay_of == "",
+            attempts.c.arena_digest == arena_digest, attempts.c.outcome == FAIL, attempts.c.replay_of == "",
+            attempts.c.role.in_(("primary", "reproduction")) | attempt.in_(revoking),
+            attempts.c.code.not_in(relative) | (attempts.c.incumbent == incumbent), attempt.not_in(reopened),
         )
         .order_by(attempts.c.started_ms).limit(1)
     ).mappings().first()

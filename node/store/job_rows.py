@@ -44,6 +44,14 @@ def load_job(connection: Connection, submission_id: str) -> Job:
     return _job(row)
 
 
+def load_entry(connection: Connection, submission_id: str) -> Entry:
+    """Return one job with its submission. Raises `InternalError` (SUBMISSION_UNKNOWN)."""
+    found = select_entries(connection, jobs.c.submission_id == submission_id)
+    if not found:
+        raise InternalError("SUBMISSION_UNKNOWN", f"the store holds no job {submission_id}")
+    return found[0]
+
+
 def entries(connection: Connection, *states: JobState) -> list[Entry]:
     """Return the jobs in any of `states` (all states when none is given), in finalized order."""
     in_states = [jobs.c.state.in_([state.value for state in states])] if states else []

@@ -60,7 +60,7 @@ jobs = Table(
     _text("parked_from"), _text("parked_on"), _text("target_id"), _text("fingerprint"),
     _text("primary_attempt"), _text("reproduction_attempt"),
     _text("code"), _text("blame"), _text("detail"), _text("seen_hash"), _text("earlier_id"), _number("updated_ms"),
-    _text("kinship"), _text("admission"),
+    _text("kinship"), _text("admission"), _number("rests"),
     Index(None, "state"), Index(None, "fingerprint"),
 )
 
@@ -123,7 +123,7 @@ attempts = Table(
     _text("path"), _text("digest"), _text("outcome"), _text("code"), _text("blame"), _text("reason"),
     _number("lower_ppm"), _number("upper_ppm"), _number("launches"),
     _text("tree_digest"), _text("replay_of"), _text("receipt_digest"),
-    _number("started_ms"), _number("ended_ms"),
+    _number("started_ms"), _number("ended_ms"), _text("worker"),
     Index(None, "submission_id"), Index(None, "content_hash"),
 )
 
@@ -142,6 +142,28 @@ crowns = Table(
     _text("target_id"), _text("content_hash"), _text("hotkey"), _number("block"), _number("speedup_ppm"),
     _text("event_digest"), _text("receipt_digest"), _text("ended_by"), _number("crowned_ms"),
     Index(None, "target_id"),
+)
+
+# Checks of crowns: whether a crowned bundle still does what it was crowned for. `crown` is the digest of its CROWN
+# event, `cause` the submission whose attempt `cause_attempt` raised the question.
+crown_checks = Table(
+    "crown_checks", metadata,
+    Column("id", Integer, primary_key=True),
+    _submission(),
+    _text("crown"), _text("target_id"), _text("occasion"), _text("cause"), _text("cause_attempt"), _text("state"),
+    _text("first_attempt"), _text("second_attempt"), _text("code"), _text("detail"),
+    _number("tries"), _number("faults"), _number("not_before_ms"), _number("opened_ms"), _number("closed_ms"),
+    UniqueConstraint("crown", "cause_attempt"), Index(None, "state"),
+)
+
+# What persons decided about submissions, and the receipt that says so.
+decisions = Table(
+    "decisions", metadata,
+    Column("id", Integer, primary_key=True),
+    _submission(),
+    _text("kind"), _text("content_hash"), _text("arena_digest"), _text("attempt_id"), _text("code"), _text("reason"),
+    _text("receipt_digest"), _number("decided_ms"),
+    Index(None, "submission_id"),
 )
 
 # Signed receipts; the file lies in `receipts/` under its digest.

@@ -16,9 +16,9 @@ from config.target_catalog import load_catalog
 from intake.publish import PublishedBundle
 from node.jobs import Job, JobState, transition
 from node.services import qualification
-from node.services.attempt_choice import choose
 from node.services.attempt_process import Evidence
 from node.services.context import NodeContext
+from node.services.crown_checks import choose_next
 from node.services.qualification import QualificationService
 from node.services.receipts import ReceiptBook
 from node.services.settlement import SettlementService
@@ -29,7 +29,7 @@ from node.store.submission_rows import Submission
 from qualify.engine_tree import EngineTree, Part
 from qualify.request import AttemptRequest
 from scoring import sealing
-from scoring.attempt import encode_attempt
+from scoring.attempt import Incident, encode_attempt
 from tests.node.support import record
 from tests.scoring.support import TARGET, FakeReferee, make_arena
 
@@ -51,6 +51,7 @@ class World:
         self.gains: dict[str, float] = {}  # content hash -> gain; default FAST
         self.faults: list[Exception] = []
         self.changes: dict[str, Any] = {}
+        self.broken: dict[str, str] = {}  # content hash -> kind of the incident that ends every attempt it serves in
 
     def install(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Put the made-up referee and bundle store in place of the real ones."""
@@ -76,6 +77,10 @@ class World:
         referee = FakeReferee(ARENA, gain=self.gains.get(request.candidate.content_hash, FAST), number=number)
         referee.attempt_id = request.attempt_id
         attempt = referee.measure(role=request.role, previous_attempt=request.previous_attempt)
+        for at, bundle in [("candidate", request.candidate), *(("baseline", one.bundle) for one in request.stack)]:
+            if bundle.content_hash in self.broken:
+                incident = Incident("block", 0, at, self.broken[bundle.content_hash], "made up")
+                attempt = msgspec.structs.replace(attempt, launches=(), incidents=(incident,), ending="incident")
         parts = [Part(one.target_id, one.bundle.content_hash) for one in request.stack]
         tree = EngineTree.of(self.context.terms.catalog, parts)
         replaced = tree.replaced(Part(request.target_id, request.candidate.content_hash))
@@ -129,7 +134,7 @@ class World:
 
     async def measure(self) -> bool:
         """Measure the next attempt; return whether there was one."""
-        chosen = await self.store.write(choose, self.context.terms)
+        chosen = await self.store.write(choose_next, self.context.terms)
         if chosen is not None:
             await self.qualification.measure(chosen)
         return chosen is not None

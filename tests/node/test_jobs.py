@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 
+import msgspec
 import pytest
 
 from config.errors import InternalError
@@ -18,9 +19,11 @@ from node.jobs import (
     StaleTokenError,
     after_fault,
     fail,
+    is_stuck,
     park,
     pickup_state,
     recover,
+    reopen,
     transition,
     unpark,
 )
@@ -140,3 +143,39 @@ def test_failure_blames_the_miner_unless_told() -> None:
 def test_delays_stop_growing() -> None:
     """The delay doubles up to its cap, for any number of failures."""
     assert [BUDGET.delay_ms(count) for count in (1, 2, 3, 1000)] == [1000, 2000, 3000, 3000]
+
+
+def test_rests_in_a_row_double_and_let_others_pass() -> None:
+    """What fails again and again costs ever less, comes back all the same, and holds back nobody after one rest."""
+    one, lengths = job(JobState.QUEUED), []
+    assert not is_stuck(one)
+    for _ in range(8):
+        working = msgspec.structs.replace(one, state=JobState.MEASURING, faults=2)
+        parked = after_fault(working, working.token, budget=BUDGET, now_ms=0, worker="w", code="X")
+        assert parked.state is JobState.PARKED
+        lengths.append(parked.not_before_ms)
+        assert unpark(parked, "w", parked.not_before_ms - 1) is None
+        back = unpark(parked, "w", parked.not_before_ms)
+        assert back is not None
+        assert is_stuck(back)
+        one = back
+    assert lengths == [PARKED_REST_MS * factor for factor in (1, 2, 4, 8, 16, 16, 16, 16)]
+
+
+@pytest.mark.parametrize("state", JobState)
+def test_only_what_ended_can_be_opened_again(state: JobState) -> None:
+    """A failed job, and a settled one whose crown was revoked, begin anew; nothing else does."""
+    ended = job(state, code="CROWN_REVOKED", target_id="t", fingerprint="f", admission="paid", faults=3, rests=2)
+    if state not in (JobState.FAILED, JobState.SETTLED):
+        with pytest.raises(InternalError) as caught:
+            reopen(ended)
+        assert caught.value.code == "JOB_TRANSITION_FORBIDDEN"
+        return
+    opened = reopen(ended)
+    assert (opened.state, opened.token, opened.code, opened.faults, opened.rests) == (JobState.QUEUED, 8, "", 0, 0)
+    assert opened.admission == "paid"
+    unread = msgspec.structs.replace(ended, fingerprint="")
+    assert reopen(unread).state is JobState.RESERVED
+    if state is JobState.SETTLED:
+        with pytest.raises(InternalError):
+            reopen(msgspec.structs.replace(ended, code=""))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 from sqlalchemy import Connection, select
@@ -226,17 +228,24 @@ async def test_attempts_are_sealed_and_graded_once(store: Store) -> None:
         ("RETRY", {}, False),
         ("FAIL", {"hotkey": HOTKEY_B}, False),
         ("FAIL", {"arena_digest": "other"}, False),
-        ("FAIL", {"incumbent": "x"}, False),
+        ("FAIL", {"incumbent": "x"}, True),
+        ("FAIL", {"incumbent": "x", "relative": ("WRONG_OUTPUT",)}, False),
+        ("FAIL", {"relative": ("WRONG_OUTPUT",)}, True),
         ("FAIL", {"content_hash": "x"}, False),
     ],
 )
 async def test_only_the_same_fail_is_replayed(store: Store, outcome: str, changes: dict[str, str], found: bool) -> None:
-    """A FAIL is found again only for the same hotkey, bytes, arena and incumbent; a PASS never."""
+    """A FAIL is found again only for the same hotkey, bytes and arena, one by comparison for the same incumbent too; a
+    PASS never."""
     one = submission(1)
     await record(store, one)
     await store.write(start_attempt, attempt(1))
-    await store.write(finish_attempt, msgspec.structs.replace(attempt(1), state="graded", outcome=outcome))
-    asked = {"hotkey": HOTKEY_A, "content_hash": one.content_hash, "arena_digest": "arena", "incumbent": ""} | changes
+    graded = msgspec.structs.replace(attempt(1), state="graded", outcome=outcome, code="WRONG_OUTPUT")
+    await store.write(finish_attempt, graded)
+    asked: dict[str, Any] = {
+        "hotkey": HOTKEY_A, "content_hash": one.content_hash, "arena_digest": "arena", "incumbent": "", "relative": ()
+    }
+    asked |= changes
     assert (await store.read(failed_before, **asked) is not None) == found
 
 

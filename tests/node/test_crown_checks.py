@@ -1,0 +1,276 @@
+"""A crowned bundle that fails or slows down as the baseline loses its crown; nobody can make an honest one lose it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import delete
+
+from config.errors import HostError
+from node.jobs import JobState
+from node.services import qualification
+from node.services.attempt_process import Evidence
+from node.services.crown_checks import choose_next
+from node.services.ledger import read_ledger_document
+from node.services.restoring import _checked_targets
+from node.services.settlement import prepare
+from node.store.check_rows import checks, update_check
+from node.store.crown_rows import all_crowns, all_settlement_events, crown_state
+from node.store.events import verify_chain
+from node.store.evidence_rows import lose_running_attempts
+from node.store.job_rows import recover_all
+from node.store.schema import bundles
+from qualify.request import AttemptRequest
+from scoring.dsse import verify
+from scoring.ledger import check_ledger
+from scoring.revocation import read_revocation
+from scoring.settle import live_claims, replay
+from tests.node.judging import FAST, World
+from tests.node.support import HOTKEY_A, HOTKEY_B, submission
+from tests.scoring.support import TARGET
+
+KING = submission(1)
+LESS = FAST / 2  # a gain that gives no reason to check the crown that it takes
+
+
+@pytest.fixture
+async def king(judging: World) -> World:
+    """A world in which submission 1 is crowned."""
+    await judging.queue(KING)
+    await judging.work()
+    assert await judging.states() == ["settled"]
+    return judging
+
+
+async def found(world: World) -> list[tuple[str, str]]:
+    """Return state and occasion of all checks."""
+    return [(check.state, check.occasion) for check in await world.store.read(checks)]
+
+
+@pytest.mark.parametrize("kind", ["raised", "crashed", "protocol", "wrong_output"])
+async def test_a_crown_that_fails_as_the_baseline_is_revoked(king: World, kind: str) -> None:
+    """Its challenger waits, the crown is checked twice without him, ends with its claim, and he is measured again."""
+    king.broken[KING.content_hash] = kind
+    challenger = submission(2, hotkey=HOTKEY_B)
+    await king.queue(challenger)
+    assert await king.measure()
+    job = await king.job(challenger)
+    assert (job.state, job.code, job.faults) == (JobState.PARKED, "CROWN_IN_CHECK", 0)
+    await king.work()
+    assert await king.states() == ["settled:CROWN_REVOKED", "settled"]
+    assert await found(king) == [("revoked", "failed_as_baseline")]
+    by_role = [(request.role, request.candidate.content_hash, len(request.stack)) for request in king.requests[2:]]
+    assert by_role == [
+        ("primary", challenger.content_hash, 1),
+        ("primary", KING.content_hash, 0), ("reproduction", KING.content_hash, 0),
+        ("primary", challenger.content_hash, 0), ("reproduction", challenger.content_hash, 0),
+    ]
+    events = await king.store.read(all_settlement_events)
+    assert [(event.type, event.submission_id) for event in events] == [
+        ("CROWN", KING.submission_id), ("REVOKE", KING.submission_id), ("CROWN", challenger.submission_id),
+    ]
+    state = await king.store.read(crown_state)
+    assert [claim.hotkey for claim in live_claims(state)] == [HOTKEY_B]
+    assert replay(events) == state
+    assert [crown.ended_by for crown in await king.store.read(all_crowns)] == [KING.submission_id, ""]
+    check_ledger(await king.store.read(read_ledger_document, HOTKEY_A))
+    await king.store.read(verify_chain)
+
+
+async def test_the_revocation_can_be_followed_from_its_receipt(king: World) -> None:
+    """A signed statement names the event and two verdicts, both of attempts of the crowned bundle alone."""
+    king.broken[KING.content_hash] = "raised"
+    await king.queue(submission(2))
+    await king.work()
+    (revoked,) = [event for event in await king.store.read(all_settlement_events) if event.type == "REVOKE"]
+    receipts = [
+        verify(path.read_bytes(), [king.receipts.public_key])
+        for path in king.context.layout.receipts.iterdir()
+    ]
+    (predicate,) = [read_revocation(one) for one in receipts if one.predicate_type.endswith("revocation.v1")]
+    assert predicate.event == revoked
+    assert revoked.reason == "ARM_RAISED"
+    for digest, evidence in zip(predicate.verdict_receipts, revoked.evidence, strict=True):
+        told = verify(king.receipts.path(digest).read_bytes(), [king.receipts.public_key])
+        assert told.predicate["attempt_digest"] == evidence
+        assert told.subject[0].digest == {"sha256": KING.content_hash}
+
+
+async def test_revoked_bytes_are_not_crowned_again(king: World) -> None:
+    """The same hotkey's same bytes fail without being run, although they may work today."""
+    king.broken[KING.content_hash] = "raised"
+    await king.queue(submission(2, hotkey=HOTKEY_B))
+    await king.work()
+    king.broken.clear()
+    before = len(king.requests)
+    again = submission(3, content="1")
+    await king.queue(again)
+    await king.work()
+    assert (await king.job(again)).code == "ARM_RAISED"
+    assert len(king.requests) == before
+
+
+def fails_as(world: World, monkeypatch: pytest.MonkeyPatch, role: Callable[[AttemptRequest], bool]) -> None:
+    """Let submission 1's bundle fail in those attempts only for which `role` says so."""
+    measure = world.run_attempt
+
+    async def run(request: AttemptRequest, folder: Path, **keywords: Any) -> Evidence:
+        world.broken = {KING.content_hash: "crashed"} if role(request) else {}
+        return await measure(request, folder, **keywords)
+
+    monkeypatch.setattr(qualification, "run_attempt", run)
+
+
+async def test_a_challenger_cannot_make_an_honest_crown_fail(king: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever happens beside a challenger, the check is without him: the crown stays, and is asked about once only."""
+    challenger = submission(2, hotkey=HOTKEY_B)
+    await king.queue(challenger)
+    fails_as(king, monkeypatch, lambda request: request.candidate.content_hash == challenger.content_hash)
+    await king.work()
+    assert await found(king) == [("cleared", "failed_as_baseline")]
+    job = await king.job(challenger)
+    assert (job.state, job.code) == (JobState.PARKED, "BASELINE_FAILED")  # within his own budget, like any fault
+    assert [crown.submission_id for crown in (await king.store.read(crown_state)).crowns] == [KING.submission_id]
+
+
+async def test_one_failed_check_revokes_nothing(king: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A check counts only when it can be repeated."""
+    await king.queue(submission(2, hotkey=HOTKEY_B))
+    fails_as(king, monkeypatch, lambda request: len(king.requests) <= 3)
+    await king.work()
+    assert (await found(king))[0] == ("cleared", "failed_as_baseline")
+    assert not any(event.type == "REVOKE" for event in await king.store.read(all_settlement_events))
+
+
+async def test_every_challenger_can_ask_once(king: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A crown that fails only now and then is checked again for another challenger, and not for the same one."""
+    one, other = submission(2, hotkey=HOTKEY_B), submission(3, hotkey=HOTKEY_B)
+    await king.queue(one, other)
+    fails_as(king, monkeypatch, lambda request: request.candidate.content_hash != KING.content_hash)
+    await king.work()
+    asked = [check.cause for check in await king.store.read(checks)]
+    assert sorted(asked) == sorted([one.submission_id, other.submission_id])
+
+
+async def test_faults_of_ours_never_count_against_a_crown(king: World) -> None:
+    """A check that cannot be made is given up within the budget; its challenger returns, and spends his own."""
+    king.broken[KING.content_hash] = "raised"
+    await king.queue(submission(2, hotkey=HOTKEY_B))
+    await king.measure()
+    king.faults = [HostError("SANDBOX_FAILED", "made up")] * 100
+    await king.work()
+    assert (await found(king))[0] == ("undecided", "failed_as_baseline")
+    assert len((await king.store.read(crown_state)).crowns) == 1
+    assert (await king.job(submission(2))).state is JobState.PARKED
+
+
+async def test_a_crown_is_checked_before_it_is_outpaced(king: World) -> None:
+    """Nobody earns more than the crown he takes unless that still does what it was crowned for."""
+    (crown,) = (await king.store.read(crown_state)).crowns
+    better = submission(2, hotkey=HOTKEY_B)
+    king.gains[better.content_hash] = FAST * 2
+    await king.queue(better)
+    await king.measure()
+    await king.measure()
+    assert await king.settlement.settle_once()
+    assert await king.states() == ["settled", "passed_twice"]  # not yet
+    assert await found(king) == [("open", "outpaced")]
+    assert not await king.settlement.settle_once()
+    await king.work()
+    assert await found(king) == [("cleared", "outpaced")]
+    assert await king.states() == ["settled", "settled"]
+    (now,) = (await king.store.read(crown_state)).crowns
+    assert (now.submission_id, crown.submission_id) == (better.submission_id, KING.submission_id)
+
+
+async def test_less_than_the_crown_needs_no_check(king: World) -> None:
+    """A successor that earns less cannot have been helped by a slow incumbent to more than that had."""
+    one = submission(2, hotkey=HOTKEY_B)
+    king.gains[one.content_hash] = LESS
+    await king.queue(one)
+    await king.work()
+    assert await found(king) == []
+    assert await king.states() == ["settled", "settled"]
+
+
+async def test_a_crown_that_slowed_down_is_no_yardstick(king: World) -> None:
+    """It is revoked, and who outpaced it is measured against what stands beneath it."""
+    better = submission(2, hotkey=HOTKEY_B)
+    king.gains |= {better.content_hash: FAST * 2, KING.content_hash: -0.2}
+    await king.queue(better)
+    await king.work()
+    assert await found(king) == [("revoked", "outpaced")]
+    assert king.requests[-1].stack == ()
+    assert await king.states() == ["settled:CROWN_REVOKED", "settled"]
+    (event,) = [event for event in await king.store.read(all_settlement_events) if event.type == "REVOKE"]
+    assert event.reason == "NOT_FASTER"
+
+
+async def test_who_is_aside_waits_for_no_check(king: World) -> None:
+    """The check of a crown holds back those that concern its slots, and nobody else."""
+    better = submission(2, hotkey=HOTKEY_B)
+    king.gains[better.content_hash] = FAST * 2
+    await king.queue(better)
+    await king.measure()
+    await king.measure()
+    settled = await king.store.read(prepare, king.context.catalog)
+    assert settled is not None
+    assert (settled.plan.events, [one.winner for one in settled.questions]) == ((), [better.submission_id])
+
+
+async def test_a_check_goes_on_after_a_restart(king: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kill in the middle of a check costs one attempt and nothing else."""
+    king.broken[KING.content_hash] = "raised"
+    await king.queue(submission(2, hotkey=HOTKEY_B))
+    await king.measure()
+    chosen = await king.store.write(choose_next, king.context.terms)
+    assert chosen is not None
+    assert chosen.check
+    assert await king.store.write(lose_running_attempts) == 1
+    await king.store.write(recover_all)
+    await king.work()
+    assert await king.states() == ["settled:CROWN_REVOKED", "settled"]
+
+
+async def test_a_crown_that_ends_meanwhile_ends_its_check(king: World) -> None:
+    """Nobody is left waiting for a check that lost its point."""
+    king.broken[KING.content_hash] = "raised"
+    await king.queue(submission(2, hotkey=HOTKEY_B))
+    await king.measure()
+    (check,) = await king.store.read(checks)
+    await king.store.write(update_check, check, crown="another")
+    king.broken.clear()
+    await king.work()
+    assert (await king.store.read(checks))[0].state == "void"
+    assert (await king.job(submission(2))).state is JobState.SETTLED
+
+
+async def test_a_lost_bundle_keeps_a_check_waiting(king: World) -> None:
+    """The crowned bundle is brought back like any other, and then checked."""
+    king.broken[KING.content_hash] = "raised"
+    await king.queue(submission(2, hotkey=HOTKEY_B))
+    await king.measure()
+    await king.store.write(lambda connection: connection.execute(delete(bundles)))
+    assert not await king.measure()
+    assert [check.code for check in await king.store.read(checks, "open")] == ["INCUMBENT_BUNDLE_LOST"]
+    assert await king.store.read(_checked_targets) == {TARGET}
+
+
+async def test_an_earlier_challenger_that_waits_is_not_passed_by(king: World) -> None:
+    """Waiting for a check costs no place in chain order: whoever comes later and overlaps waits as well."""
+    late, early = submission(3, hotkey=HOTKEY_B), submission(2, hotkey=HOTKEY_B)
+    king.gains[late.content_hash] = LESS
+    await king.queue(late)
+    await king.measure()
+    await king.measure()
+    king.broken[KING.content_hash] = "raised"
+    await king.queue(early)
+    await king.measure()
+    assert (await king.job(early)).code == "CROWN_IN_CHECK"
+    assert not await king.settlement.settle_once()
+    assert (await king.job(late)).state is JobState.PASSED_TWICE
+    await king.work()
+    assert (await king.job(early)).state is JobState.SETTLED
