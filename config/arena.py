@@ -23,6 +23,12 @@ from config.errors import ConfigurationError, SourceLocation
 ARENA_SCHEMA = "cacheon.arena.v1"
 CPU_TIMING_METHOD = "outside-monotonic-per-call"
 RANKS_MAX = 8  # of one group
+FIRST_SPEED_POLICY = "cacheon.speed.v1"  # of arenas from before they named one
+SPEED_POLICIES = frozenset({  # the names; what they say is `scoring.policy`'s
+    FIRST_SPEED_POLICY,
+    "cacheon.speed.v2",
+    "cacheon.speed.v2-exchanged",
+})
 
 
 class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -40,8 +46,11 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     profile: str = ""
 
 
-class Arena(msgspec.Struct, frozen=True, dict=True, forbid_unknown_fields=True):
-    """The frozen measuring document. Ratios are ppm with 1_000_000 meaning equal speed."""
+class Arena(msgspec.Struct, frozen=True, dict=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The frozen measuring document. Ratios are ppm with 1_000_000 meaning equal speed.
+
+    The digest of an arena that names no policy and no peaks does not know the fields.
+    """
 
     schema: str
     id: str
@@ -60,6 +69,9 @@ class Arena(msgspec.Struct, frozen=True, dict=True, forbid_unknown_fields=True):
     arm_threads: int
     implausible_speedup_ppm: int  # a lower bound at or above this goes to review instead of a crown
     workloads: tuple[Workload, ...]
+    speed_policy: str = FIRST_SPEED_POLICY  # id of the registered constants that verdicts follow
+    peak_bytes_per_second: int = 0  # that no process of the machine can exceed, whatever it does; 0 = no floor
+    peak_operations_per_second: int = 0  # likewise, of the fastest arithmetic there is
 
     @functools.cached_property
     def digest(self) -> str:
@@ -136,7 +148,21 @@ def parse_arena(data: bytes, source: str) -> Arena:
         (min(arena.blocks_per_launch, arena.calls_per_block, arena.arm_threads) > 0, "counts must be positive"),
         (arena.warmup_calls >= 0, "warmup_calls must not be negative"),
         (min(arena.call_deadline_ms, arena.attempt_budget_seconds) > 0, "deadlines must be positive"),
+        (arena.speed_policy in SPEED_POLICIES, f"speed_policy must be one of {', '.join(sorted(SPEED_POLICIES))}"),
+        (
+            min(arena.peak_bytes_per_second, arena.peak_operations_per_second) >= 0,
+            "peaks must not be negative",
+        ),
+        (
+            (arena.peak_bytes_per_second > 0) == (arena.peak_operations_per_second > 0),
+            "an arena has both peaks or none",
+        ),
+        (arena.implausible_speedup_ppm > 1_000_000 + arena.margin_ppm, "implausible_speedup_ppm must exceed the goal"),
         (all(load.members or load.shapes for load in arena.workloads), "every workload needs a shape"),
+        (
+            all(min(shape.values(), default=1) >= 0 for load in arena.workloads for shape in load.shapes),
+            "extents must not be negative",
+        ),
         (all(load.members or load.dtype for load in arena.workloads), "every workload needs a dtype"),
         (
             all(load == Workload(load.target, members=load.members) for load in arena.workloads if load.members),

@@ -17,6 +17,8 @@ import torch
 
 from config.canonical import sha256_hex
 from config.errors import HostError
+from qualify.software import libc, packages
+from qualify.stillness import cpu_ns
 from scoring.attempt import Environment
 
 _TURN_SECONDS = 0.05  # how often a waiting attempt asks whether it is its turn
@@ -142,6 +144,16 @@ def measuring(core: int) -> Iterator[None]:
         os.sched_setaffinity(0, cores)
 
 
+def usage(pid: int) -> tuple[int, int]:
+    """Return the processor time in ns and the largest resident set in bytes of a process; zeros when it is gone."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return 0, 0
+    peak = next((line.split()[1] for line in status.splitlines() if line.startswith("VmHWM:")), "0")
+    return cpu_ns(pid), int(peak) * 1024
+
+
 def favour(pid: int) -> None:
     """Let process `pid` (0 = this one) preempt ordinary work, where we may ask for it: as root, or with CAP_SYS_NICE.
 
@@ -173,4 +185,6 @@ def describe(
         layers_waived=tuple(sorted(layers_waived)),
         timing_method=timing_method,
         governor=governor(core),
+        libc=libc(),
+        packages=packages(),
     )

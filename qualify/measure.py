@@ -21,6 +21,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import msgspec
 import torch
 
 from config.arena import Arena
@@ -30,12 +31,12 @@ from qualify.arm_plan import ArmPlan, Implementation
 from qualify.call_memory import CallMemory
 from qualify.checked_call import Draws, Inquirer, Question
 from qualify.content import TIMED_STYLES, Content
-from qualify.environment import favour
+from qualify.environment import favour, usage
 from qualify.group_memory import GroupMemory
 from qualify.sandbox.client import Zygote
 from qualify.sandbox.policy import SandboxPolicy
 from qualify.slots.base import Dimensions, Slot
-from scoring.attempt import ArmRecord, Block, CallCheck, ChildOutcome, Launch, Role, RoleBlock
+from scoring.attempt import ArmProcess, ArmRecord, Block, CallCheck, Launch, Role, RoleBlock
 
 STAGE_NUMBER = 1  # first index of the draws of launches
 _WARMUP_BLOCK = -1
@@ -150,6 +151,8 @@ class _Post:
     role: Role
     setup: RoleSetup
     arm: Arm
+    start_ns: int
+    ready_ns: int
 
     def serves(self, case: _Case) -> bool:
         """Say whether this arm is asked `case`."""
@@ -162,10 +165,8 @@ class _Running:
 
     role: Role
     slot: int
-    start_ns: int
-    ready_ns: int = 0
     posts: list[_Post] = field(default_factory=list)
-    first_call_ns: int = 0  # of all warm-up calls together: what is put off to the second is a slow start too
+    warmup_ns: list[int] = field(default_factory=list)  # of every call: what is put off to the second shows too
     warmup: list[CallCheck] = field(default_factory=list)
 
 
@@ -200,13 +201,12 @@ def run_launch(bouts: Sequence[Bout], index: int, candidate_slot: int, order: Se
     gc.collect()
     with contextlib.ExitStack() as stack, _no_collection():
         for slot, role in enumerate(roles):
-            running = run.roles[role] = _Running(role, slot, run.rig.now_ns())
+            running = run.roles[role] = _Running(role, slot)
             for bout in bouts:
                 for setup in bout.setups[role]:
                     post = _start(bout, role, setup, index)
                     stack.callback(post.arm.close)
                     running.posts.append(post)
-            running.ready_ns = run.rig.now_ns()
         _warm_up(run)
         blocks = tuple(
             _run_block(run, block, "candidate" if first else "baseline") for block, first in enumerate(order)
@@ -217,7 +217,7 @@ def run_launch(bouts: Sequence[Bout], index: int, candidate_slot: int, order: Se
                 with _blaming(post, "teardown", index):
                     post.bout.rig.inquirer.look_again(post.arm)
                     post.arm.require_steadiness()
-            records[one.role] = _record(run.rig, one, [post.arm.close() for post in one.posts])
+            records[one.role] = _record(run.rig, one)
         return Launch(
             index=index,
             candidate_slot=candidate_slot,
@@ -231,11 +231,12 @@ def run_launch(bouts: Sequence[Bout], index: int, candidate_slot: int, order: Se
 
 
 def _start(bout: Bout, role: Role, setup: RoleSetup, launch: int) -> _Post:
+    start = bout.rig.now_ns()
     try:
         arm = bout.rig.start_arm(setup, bout.shapes(setup.cases))
     except ArmError as fault:
         raise RoleError(setup.blamed(role), "start", launch, fault) from fault
-    return _Post(bout, role, setup, arm)
+    return _Post(bout, role, setup, arm, start, bout.rig.now_ns())
 
 
 def _warm_up(run: _Run) -> None:
@@ -248,7 +249,7 @@ def _warm_up(run: _Run) -> None:
             post = next(post for post in one.posts if post.serves(case))
             with _blaming(post, "warmup", run.index):
                 elapsed, check = _ask(run, post, case, question, _WARMUP_BLOCK, call)
-            one.first_call_ns += elapsed
+            one.warmup_ns.append(elapsed)
             one.warmup.append(check)
 
 
@@ -295,18 +296,22 @@ def _require_frozen(run: _Run, busy: _Post) -> None:
                     post.arm.require_stillness()
 
 
-def _record(rig: Rig, one: _Running, outcomes: Sequence[ChildOutcome]) -> ArmRecord:
+def _record(rig: Rig, one: _Running) -> ArmRecord:
+    """Close the arms of a role and return its record."""
     return ArmRecord(
         slot=one.slot,
         core=rig.core,
-        process="+".join(post.arm.identity for post in one.posts),
-        start_ns=one.start_ns,
-        ready_ns=one.ready_ns,
-        prepare_ns=sum(post.arm.prepare_ns for post in one.posts),
-        first_call_ns=one.first_call_ns,
+        arms=tuple(_process(post) for post in one.posts),
+        warmup_ns=tuple(one.warmup_ns),
         warmup=tuple(one.warmup),
-        outcome=outcomes[0],
     )
+
+
+def _process(post: _Post) -> ArmProcess:
+    arm = post.arm
+    cpu_ns, peak_bytes = (sum(column) for column in zip(*map(usage, arm.process.host_pids), strict=True))
+    outcome = msgspec.structs.replace(arm.close(), cpu_ns=cpu_ns, peak_rss_bytes=peak_bytes)
+    return ArmProcess(tuple(arm.identity.split("+")), post.start_ns, post.ready_ns, arm.prepare_ns, outcome)
 
 
 @contextlib.contextmanager

@@ -26,7 +26,8 @@ from qualify.screens.correctness import Correctness
 from qualify.screens.graph import Graph
 from qualify.screens.pipeline import run_screens
 from qualify.screens.speed import Speed
-from scoring.attempt import ATTEMPT_SCHEMA, Attempt, Identity, LimitsInForce, Seed
+from qualify.slots.work import least_work
+from scoring.attempt import ATTEMPT_SCHEMA, Attempt, CaseWork, Identity, LimitsInForce, Seed
 
 __all__ = ["ATTEMPT_SCREENS", "PRELOAD", "Measured", "measure_docket", "run_attempt"]
 
@@ -76,6 +77,7 @@ def _evidence(bench: Bench) -> Attempt:
         started_unix_ns=opening.started_unix_ns,
         ended_unix_ns=time.time_ns(),
         identity=_identity(bench),
+        speed_policy=arena.speed_policy,
         seed=Seed(opening.commitment, opening.seed.hex()),
         environment=bench.environment(),
         limits=LimitsInForce(
@@ -85,7 +87,20 @@ def _evidence(bench: Bench) -> Attempt:
         launches=tuple(findings.launches),
         incidents=tuple(findings.incidents),
         ending=findings.ending,
+        work=_work(bench),
     )
+
+
+def _work(bench: Bench) -> tuple[CaseWork, ...]:
+    """Return the least work of every case that is measured, numbered through all views."""
+    found: list[CaseWork] = []
+    start = 0
+    for view in (one.docket for one in bench.views()):
+        for number in view.contested():
+            work = least_work(view.slot, view.shapes[number], view.dtype, view.world_size)
+            found.append(CaseWork(start + number, work.least_bytes, work.least_operations))
+        start += len(view.shapes)
+    return tuple(found)
 
 
 def _identity(bench: Bench) -> Identity:

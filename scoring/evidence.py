@@ -7,7 +7,10 @@ Invariants
    goes back, and two processes that no other launch used.
 4. What is measured is every slot that the attempt names; cases that both roles leave to stock are named and are asked
    of nobody, so that no time can be recorded for them.
-5. Checks run in a fixed order, so the same file always gives the same code.
+5. Arms of one role are started one after the other. Every process of every arm is one that no other arm has.
+6. What the second schema added is there when a file is of it: the duration of every checked call, and the least work of
+   every case.
+7. Checks run in a fixed order, so the same file always gives the same code.
 """
 
 from __future__ import annotations
@@ -16,16 +19,17 @@ from collections.abc import Iterator
 
 from config.arena import Arena
 from config.errors import EvidenceError, GradeError
-from scoring import sealing
+from scoring import attempt_v1, sealing
 from scoring.attempt import ArmRecord, Attempt, Block, Launch, LimitsInForce, RoleBlock
+from scoring.policy import find_policy
 
 
 def check_evidence(attempt: Attempt, arena: Arena) -> None:
     """Return when `attempt` is valid evidence under `arena`.
 
-    Raises `GradeError`: ARENA_MISMATCH, TARGET_NOT_IN_ARENA, SLOTS_INCONSISTENT, GAPS_INCONSISTENT, ROLE_INCONSISTENT,
-    LIMITS_MISMATCH, TIMES_REVERSED,
-    SEED_MALFORMED, SEED_NOT_OPENING, CHECKS_MISSING, LAUNCH_SURPLUS, LAUNCH_MISSING and those of one launch:
+    Raises `GradeError`: ARENA_MISMATCH, SPEED_POLICY_MISMATCH, TARGET_NOT_IN_ARENA, SLOTS_INCONSISTENT,
+    GAPS_INCONSISTENT, ROLE_INCONSISTENT, LIMITS_MISMATCH, TIMES_REVERSED, SEED_MALFORMED, SEED_NOT_OPENING,
+    CHECKS_MISSING, WORK_INCONSISTENT, LAUNCH_SURPLUS, LAUNCH_MISSING and those of one launch:
     COIN_MISMATCH, SLOT_MISMATCH, ORDER_MISMATCH, TIMING_METHODS_MIXED, LAUNCH_INCOMPLETE, CASE_MISMATCH,
     CLOCK_BACKWARDS, TIMING_NOT_POSITIVE, PROCESS_REUSED, INPUT_REPEATED.
     """
@@ -49,6 +53,8 @@ def check_evidence(attempt: Attempt, arena: Arena) -> None:
         _check_schedule(attempt, seed, launch)
         _check_complete(launch, cases, arena)
         clock = _check_clock(launch, clock)
+    if attempt.schema != attempt_v1.SCHEMA:
+        _check_additions(attempt, cases)
     _check_fresh(attempt)
 
 
@@ -68,6 +74,8 @@ def _cases(attempt: Attempt, arena: Arena) -> tuple[int, ...]:
         )
     if not loads:
         raise GradeError("TARGET_NOT_IN_ARENA", f"arena {arena.id} lacks a workload for one of the slots measured")
+    if not 0 < sum(len(load.shapes) for load in loads) <= arena.blocks_per_launch:
+        raise GradeError("TARGET_NOT_IN_ARENA", f"a launch of arena {arena.id} has not a block for every case")
     count = sum(len(load.shapes) for load in loads)
     gaps = set(identity.gaps)
     if list(identity.gaps) != sorted(gaps) or not gaps <= set(range(count)):
@@ -75,6 +83,19 @@ def _cases(attempt: Attempt, arena: Arena) -> tuple[int, ...]:
     if attempt.launches and len(gaps) == count:
         raise EvidenceError("GAPS_INCONSISTENT", "all cases are left to stock, and launches were made all the same")
     return tuple(case for case in range(count) if case not in gaps)
+
+
+def _check_additions(attempt: Attempt, cases: tuple[int, ...]) -> None:
+    """Raises `GradeError`: CHECKS_MISSING, LAUNCH_INCOMPLETE, WORK_INCONSISTENT."""
+    for stage in attempt.stages:
+        if len(stage.call_ns) != len(stage.checks):
+            raise EvidenceError("CHECKS_MISSING", "a stage has not as many durations as checks")
+    for launch in attempt.launches:
+        for role in (launch.baseline, launch.candidate):
+            if len(role.warmup_ns) != len(role.warmup) or len(role.warmup) < len(cases):
+                raise EvidenceError("LAUNCH_INCOMPLETE", f"launch {launch.index} lacks durations of warm-up calls")
+    if attempt.launches and tuple(work.case for work in attempt.work) != cases:
+        raise EvidenceError("WORK_INCONSISTENT", "the least work is not given for each case that was measured")
 
 
 def _check_identity(attempt: Attempt, arena: Arena) -> None:
@@ -85,6 +106,11 @@ def _check_identity(attempt: Attempt, arena: Arena) -> None:
             f"the attempt was measured under arena {identity.arena_id} {identity.arena_digest[:12]}, "
             f"not under {arena.id} {arena.digest[:12]}",
             hint="grade it with the arena document that it names",
+        )
+    if attempt.speed_policy != arena.speed_policy:
+        raise EvidenceError(
+            "SPEED_POLICY_MISMATCH",
+            f"the attempt follows {attempt.speed_policy[:60]!r} and its arena {arena.speed_policy!r}",
         )
     if (attempt.role == "primary") != (attempt.previous_attempt == ""):
         raise EvidenceError("ROLE_INCONSISTENT", "a reproduction names the attempt before it, and a primary names none")
@@ -104,7 +130,8 @@ def _check_schedule(attempt: Attempt, seed: bytes, launch: Launch) -> None:
         raise EvidenceError(
             "TIMING_METHODS_MIXED", f"launch {launch.index} was timed by another method than the attempt"
         )
-    slot = sealing.candidate_slot(seed, attempt.attempt_id, launch.index)
+    coins = find_policy(attempt.speed_policy).betting.open_launches
+    slot = sealing.candidate_slot(seed, attempt.attempt_id, launch.index, open_launches=coins)
     if launch.candidate_slot != slot:
         raise EvidenceError("COIN_MISMATCH", f"the slots of launch {launch.index} do not follow from the seed")
     if (launch.candidate.slot, launch.baseline.slot) != (slot, 1 - slot):
@@ -145,10 +172,13 @@ def _check_clock(launch: Launch, clock: int) -> int:
     if launch.start_ns < clock:
         raise EvidenceError("CLOCK_BACKWARDS", f"launch {launch.index} starts before the one before it had ended")
     clock = launch.start_ns
-    for arm in (launch.baseline, launch.candidate):
-        if not launch.start_ns <= arm.start_ns <= arm.ready_ns <= launch.end_ns:
-            raise EvidenceError("CLOCK_BACKWARDS", f"an arm of launch {launch.index} was ready before it was started")
-        clock = max(clock, arm.ready_ns)
+    for role in (launch.baseline, launch.candidate):
+        free = launch.start_ns
+        for arm in role.arms:
+            if not free <= arm.start_ns <= arm.ready_ns <= launch.end_ns:
+                raise EvidenceError("CLOCK_BACKWARDS", f"an arm of launch {launch.index} was ready before its start")
+            free = arm.ready_ns
+        clock = max(clock, free)
     for part in _in_order(launch.blocks):
         if min(part.call_ns) <= 0:
             raise EvidenceError(
@@ -174,10 +204,10 @@ def _check_fresh(attempt: Attempt) -> None:
     processes: set[str] = set()
     inputs: set[str] = set()
     for launch in attempt.launches:
-        for arm in (launch.baseline, launch.candidate):
-            if not arm.process or arm.process in processes:
+        for process in (*launch.baseline.processes, *launch.candidate.processes):
+            if not process or process in processes:
                 raise EvidenceError("PROCESS_REUSED", f"launch {launch.index} reuses the process of another arm")
-            processes.add(arm.process)
+            processes.add(process)
         for digest in _candidate_inputs(launch.candidate, launch.blocks):
             if digest in inputs:
                 raise EvidenceError(

@@ -3,26 +3,29 @@
 Invariants
 1. The grader reads the attempt file and the arena document, nothing else; a verdict can be recomputed by anyone.
 2. A file that is not valid evidence gets a `GradeError`, never a verdict.
-3. Order of judgement: our own failures, then recorded checks, then the candidate's failures, then its start, then
-   speed. A fault of ours is never charged to a miner, and a wrong output is never excused by speed.
+3. Order of judgement: our own failures, then recorded checks, then the candidate's failures, then speed, then what a
+   gain must not hide. A fault of ours is never charged to a miner, and a wrong output is never excused by speed.
 4. Speed alone decides PASS. The tests of the baseline alone can only turn an undecided attempt into RETRY: they never
-   make a candidate pass, and never un-pass one, because the speed test is exact under any noise.
-5. An implausible speed-up is a RETRY that waits for a person; it never crowns.
+   make a candidate pass, and never un-pass one, because the speed test is exact under any noise. A candidate that
+   brought about what they find, or spent the time itself, has failed.
+5. What is too good to be true (`REVIEW_CODES`) is a RETRY that waits for a person; it never crowns. A person who has
+   looked says `reviewed`, which lifts these codes and nothing else.
+6. An attempt is graded under the policy that it names, so that its verdict stays what it was.
 """
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterator, Sequence
 
 import msgspec
 
 from config.arena import Arena
 from config.errors import Blame, EvidenceError
-from scoring.attempt import AT_BOUND, ArmRecord, Attempt, CallCheck, Launch, Role, encode_attempt, read_attempt
+from scoring import fitness, guard_rails
+from scoring.attempt import AT_BOUND, Attempt, CallCheck, Role, encode_attempt, read_attempt
 from scoring.evidence import check_evidence
 from scoring.incidents import Consequence, Outcome, consequence
-from scoring.policy import POLICY, SPEED_POLICY
+from scoring.policy import VerdictPolicy, find_policy
 from scoring.speed import EQUAL_PPM, Decision, SequentialTest, launch_value
 
 VERDICT_SCHEMA = "cacheon.verdict.v1"
@@ -42,34 +45,37 @@ class Verdict(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reason: str  # one sentence
 
 
-def grade(attempt: Attempt | bytes, arena: Arena) -> Verdict:
-    """Grade one attempt under its arena. Raises `GradeError` when the file is not valid evidence."""
+REVIEW_CODES = frozenset({"IMPLAUSIBLE_SPEEDUP", "BELOW_PHYSICAL_FLOOR"})
+
+
+def grade(attempt: Attempt | bytes, arena: Arena, *, reviewed: bool = False) -> Verdict:
+    """Grade one attempt under its arena. Raises `GradeError` when the file is not valid evidence.
+
+    `reviewed` says that a person has found nothing wrong with a speed that waits for one: `REVIEW_CODES` are not given.
+    """
     attempt = read_attempt(attempt if isinstance(attempt, bytes) else encode_attempt(attempt))
     check_evidence(attempt, arena)
     endings = [consequence(incident) for incident in attempt.incidents]
     if bool(endings) != (attempt.ending == "incident"):
         raise EvidenceError("ENDING_INCONSISTENT", "an attempt ends by incident exactly when it records one")
     for ending in _first_of(endings, "RETRY"):
-        return _early(ending, attempt)
+        return _verdict(attempt, ending)
     for found in _failed_checks(attempt):
-        return _early(found, attempt)
+        return _verdict(attempt, found)
     for ending in _first_of(endings, "FAIL"):
-        return _early(ending, attempt)
-    return _judge_speed(attempt, arena)
+        return _verdict(attempt, ending)
+    return _judge_speed(attempt, arena, reviewed=reviewed)
 
 
 def _first_of(endings: Sequence[Consequence], outcome: Outcome) -> list[Consequence]:
     return [ending for ending in endings if ending.outcome == outcome][:1]
 
 
-def _early(ending: Consequence, attempt: Attempt) -> Verdict:
-    return _verdict(ending, 0, 0, len(attempt.launches))
-
-
-def _verdict(ending: Consequence, lower_ppm: int, upper_ppm: int, launches: int) -> Verdict:
+def _verdict(attempt: Attempt, ending: Consequence, bounds: tuple[int, int] = (0, 0)) -> Verdict:
     blame = "" if ending.outcome == "PASS" else ending.blame.value
+    launches = len(attempt.launches)
     return Verdict(
-        VERDICT_SCHEMA, SPEED_POLICY, ending.outcome, ending.code, blame, lower_ppm, upper_ppm, launches, ending.reason
+        VERDICT_SCHEMA, attempt.speed_policy, ending.outcome, ending.code, blame, *bounds, launches, ending.reason
     )
 
 
@@ -100,7 +106,8 @@ def _all_checks(attempt: Attempt) -> Iterator[tuple[Role, str, tuple[CallCheck, 
             yield "candidate", f"launch {launch.index}, block {number}", block.candidate.checks
 
 
-def _judge_speed(attempt: Attempt, arena: Arena) -> Verdict:
+def _judge_speed(attempt: Attempt, arena: Arena, *, reviewed: bool) -> Verdict:
+    policy = find_policy(attempt.speed_policy)
     test = SequentialTest.for_arena(arena)
     for launch in attempt.launches:
         if test.decision is not Decision.CONTINUE:
@@ -109,10 +116,27 @@ def _judge_speed(attempt: Attempt, arena: Arena) -> Verdict:
             )
         test.add_launch(launch_value(launch, len(attempt.identity.gaps)), launch.candidate_slot)
     _check_ending(attempt, test.decision)
-    found = _from_decision(attempt, test, arena)
+    found = _from_decision(attempt, test, arena, policy)
     if found.outcome == "PASS":
-        found = _slow_start(attempt.launches) or found
-    return _verdict(found, test.lower_ppm, test.upper_ppm, test.launches)
+        found = _hidden(attempt, test, arena, policy, reviewed=reviewed) or found
+    return _verdict(attempt, found, (test.lower_ppm, test.upper_ppm))
+
+
+def _hidden(
+    attempt: Attempt, test: SequentialTest, arena: Arena, policy: VerdictPolicy, *, reviewed: bool
+) -> Consequence | None:
+    """Return what stands between a proved gain and a crown."""
+    suspect = None if reviewed else _suspect(attempt, test, arena)
+    if policy.conditioning is None:
+        return suspect or guard_rails.slow_start(attempt.launches, policy.start)
+    return guard_rails.regression(attempt, test.lower_ppm, policy.conditioning) or suspect
+
+
+def _suspect(attempt: Attempt, test: SequentialTest, arena: Arena) -> Consequence | None:
+    if test.lower_ppm >= arena.implausible_speedup_ppm:
+        reason = f"{_bounds(test)}: more than this arena believes unseen"
+        return Consequence("RETRY", "IMPLAUSIBLE_SPEEDUP", Blame.OPERATOR, reason)
+    return guard_rails.below_floor(attempt, arena)
 
 
 def _check_ending(attempt: Attempt, decision: Decision) -> None:
@@ -130,60 +154,28 @@ def _check_ending(attempt: Attempt, decision: Decision) -> None:
         )
 
 
-def _from_decision(attempt: Attempt, test: SequentialTest, arena: Arena) -> Consequence:
-    bounds = f"the gain lies between {_ratio(test.lower_ppm)} and {_ratio(test.upper_ppm)}"
+def _from_decision(attempt: Attempt, test: SequentialTest, arena: Arena, policy: VerdictPolicy) -> Consequence:
+    bounds = _bounds(test)
     needed = f"{_ratio(EQUAL_PPM + arena.margin_ppm)} is needed"
     if test.decision is Decision.PASS:
-        if test.lower_ppm >= arena.implausible_speedup_ppm:
-            return Consequence(
-                "RETRY", "IMPLAUSIBLE_SPEEDUP", Blame.OPERATOR, f"{bounds}: more than this arena believes unseen"
-            )
         return Consequence("PASS", "PASS", Blame.MINER, f"{bounds}; {needed}")
     if test.decision is Decision.NOT_FASTER:
         return Consequence("FAIL", "NOT_FASTER", Blame.MINER, f"{bounds}; {needed}")
-    if unfit := _unfit(attempt.launches):
+    strict = policy.conditioning is not None
+    short = test.launches < arena.launches_min
+    if strict and short and (found := guard_rails.time_spent(attempt, arena)):
+        return found
+    if unfit := fitness.unfit(attempt.launches, policy.machine, own_turns=strict):
         return Consequence("RETRY", "MACHINE_UNFIT", Blame.INTERNAL, f"undecided, and the baseline's own speed {unfit}")
-    if test.launches < arena.launches_min:
+    if short:
         return Consequence(
             "RETRY", "TIME_BUDGET_SHORT", Blame.INTERNAL, f"time ran out after {test.launches} launches"
         )
     return Consequence("FAIL", "NOT_FASTER", Blame.MINER, f"not proved within the budget: {bounds}; {needed}")
 
 
-def _slow_start(launches: Sequence[Launch]) -> Consequence | None:
-    """Judge `prepare` plus warm-up apart from steady speed, so that a win in one cannot hide a loss in the other."""
-    candidate = _median_start([launch.candidate for launch in launches])
-    baseline = _median_start([launch.baseline for launch in launches])
-    start = POLICY.start
-    if candidate <= start.floor_ns or candidate * EQUAL_PPM <= baseline * start.ratio_ppm:
-        return None
-    reason = f"prepare and warm-up take {candidate // 1_000_000} ms and the incumbent's {baseline // 1_000_000} ms"
-    return Consequence("FAIL", "SLOW_START", Blame.MINER, reason)
-
-
-def _median_start(arms: Sequence[ArmRecord]) -> int:
-    return statistics.median_low([arm.prepare_ns + arm.first_call_ns for arm in arms])
-
-
-def _unfit(launches: Sequence[Launch]) -> str:
-    """Say what the baseline alone did that a fit machine does not let it do; empty when nothing."""
-    totals = [sum(sum(block.baseline.call_ns) for block in launch.blocks) for launch in launches]
-    third = len(totals) // 3
-    if third == 0:
-        return ""
-    first, last = statistics.median_low(totals[:third]), statistics.median_low(totals[-third:])
-    if _apart(first, last) > POLICY.machine.drift_limit_ppm:
-        return "drifted"
-    ordered = sorted(totals)
-    quarter = len(ordered) // 4
-    if _apart(ordered[quarter], ordered[-1 - quarter]) > POLICY.machine.scatter_limit_ppm:
-        return "scattered"
-    return ""
-
-
-def _apart(one: int, other: int) -> int:
-    """Return the larger over the smaller of two durations, in ppm."""
-    return max(one, other) * EQUAL_PPM // max(1, min(one, other))
+def _bounds(test: SequentialTest) -> str:
+    return f"the gain lies between {_ratio(test.lower_ppm)} and {_ratio(test.upper_ppm)}"
 
 
 def _ratio(ppm: int) -> str:

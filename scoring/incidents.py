@@ -32,6 +32,7 @@ _CANDIDATE: dict[str, tuple[str, str]] = {
     "out_of_bounds": ("OUT_OF_BOUNDS_WRITE", "memory outside the output was written"),
     "crashed": ("ARM_CRASHED", "the process died during a call"),
     "raised": ("ARM_RAISED", "the call raised an exception"),
+    "dawdled": ("CANDIDATE_TOO_SLOW", "its calls took all the time that the attempt has"),
     "call_deadline": ("CALL_DEADLINE", "a call did not return within its deadline"),
     "resource_limit": ("RESOURCE_LIMIT", "the process reached a memory, processor, process or output limit"),
     "protocol": ("ARM_PROTOCOL", "the process answered outside the call protocol"),
@@ -61,6 +62,9 @@ def consequence(incident: Incident) -> Consequence:
     if incident.kind in _CANDIDATE and incident.role == "candidate":
         code, reason = _CANDIDATE[incident.kind]
         return Consequence("FAIL", code, Blame.MINER, _sentence(reason, incident))
+    if incident.kind == "dawdled" and incident.role == "baseline":
+        reason = "the incumbent's calls took all the time that the attempt has"
+        return Consequence("RETRY", "TIME_BUDGET_SHORT", Blame.INTERNAL, _sentence(reason, incident))
     if incident.kind in _CANDIDATE and incident.role == "baseline":
         reason = f"the incumbent failed: {_CANDIDATE[incident.kind][1]}"
         return Consequence("RETRY", "BASELINE_FAILED", Blame.INTERNAL, _sentence(reason, incident))

@@ -5,8 +5,8 @@ Invariants
 2. Each choice is one SHA-256 over (seed, attempt id, purpose, indices): fair, independent of everything measured,
    and recomputable by anyone once the seed is revealed.
 3. The referee and the grader call the same functions, so a choice that does not follow from the seed is detectable.
-4. The first `POLICY.betting.open_launches` launches take one coin each; after them launches come in pairs that share
-   one coin and exchange roles.
+4. The first `open_launches` launches, which is up to the speed policy, take one coin each; after them launches come in
+   pairs that share one coin and exchange roles.
 """
 
 from __future__ import annotations
@@ -46,9 +46,11 @@ def derive(seed: bytes, attempt_id: str, purpose: str, *indices: int) -> bytes:
     return hashlib.sha256(seed + message).digest()
 
 
-def candidate_slot(seed: bytes, attempt_id: str, launch: int) -> int:
+def candidate_slot(
+    seed: bytes, attempt_id: str, launch: int, *, open_launches: int = POLICY.betting.open_launches
+) -> int:
     """Return the slot (0 or 1) that the candidate takes in launch number `launch`; the baseline takes the other."""
-    paired = launch - POLICY.betting.open_launches
+    paired = launch - open_launches
     if paired < 0:
         return _bit(derive(seed, attempt_id, "candidate-slot", launch))
     return _bit(derive(seed, attempt_id, "candidate-slot-pair", paired // 2)) ^ (paired & 1)

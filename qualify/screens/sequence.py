@@ -39,11 +39,11 @@ def ask_in_sequence(bench: Bench) -> int:
             inputs = rig.content.generator("inputs", STAGE_NUMBER, _DRAWS, 0, step)
             question = rig.inquirer.question(case.dimensions, case.style, inputs, torch.float64)
             try:
-                _, check = rig.inquirer.ask(arm, implementation, question, Draws(STAGE_NUMBER, _DRAWS, step, 0))
+                took, check = rig.inquirer.ask(arm, implementation, question, Draws(STAGE_NUMBER, _DRAWS, step, 0))
             except ArmError as fault:
                 detail = f"step {step + 1} of {_words(bench.cases, order, step)}: {fault.detail}"
                 raise ArmError(fault.kind, detail, fault.outcome) from fault
-            bench.findings.stages.append(StageRecord(STAGE, dict(case.dimensions), rig.dtype, (check,)))
+            bench.findings.stages.append(StageRecord(STAGE, dict(case.dimensions), rig.dtype, (check,), (took,)))
         rig.inquirer.look_again(arm)
         arm.require_steadiness()
     return len(order)

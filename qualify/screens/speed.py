@@ -19,7 +19,7 @@ from qualify.screens.bench import Bench
 from qualify.screens.hints import hint_for
 from scoring import sealing
 from scoring.attempt import Launch
-from scoring.policy import POLICY
+from scoring.policy import POLICY, find_policy
 from scoring.speed import EQUAL_PPM, Decision, SequentialTest, launch_value
 
 _DECISIONS = {
@@ -70,11 +70,12 @@ def estimate_ppm(launches: list[Launch], gaps: int = 0) -> int:
 def _measure(bench: Bench, test: SequentialTest, launches: int) -> None:
     seed, attempt_id = bench.opening.seed, bench.docket.request.attempt_id
     arena, findings, bouts, gaps = bench.docket.arena, bench.findings, bench.bouts(), len(bench.docket.gaps)
+    coins = find_policy(arena.speed_policy).betting.open_launches
     for index in range(launches):
         if bench.rig.now_ns() > arena.attempt_budget_seconds * 1_000_000_000:
             findings.ending = "time"
             return
-        slot = sealing.candidate_slot(seed, attempt_id, index)
+        slot = sealing.candidate_slot(seed, attempt_id, index, open_launches=coins)
         first = functools.partial(sealing.candidate_first, seed, attempt_id, index)
         launch = run_launch(bouts, index, slot, [first(block) for block in range(arena.blocks_per_launch)])
         findings.launches.append(launch)

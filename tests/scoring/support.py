@@ -13,10 +13,12 @@ from config.arena import CPU_TIMING_METHOD, Arena, Workload
 from scoring import sealing
 from scoring.attempt import (
     ATTEMPT_SCHEMA,
+    ArmProcess,
     ArmRecord,
     Attempt,
     Block,
     CallCheck,
+    CaseWork,
     ChildOutcome,
     Environment,
     Identity,
@@ -37,7 +39,7 @@ def make_arena(**changes: Any) -> Arena:
     """Return a small arena; `changes` replaces fields."""
     arena = Arena(
         schema="cacheon.arena.v1", id="test", kind="cpu", timing_method=CPU_TIMING_METHOD, alpha_ppm=5000,
-        margin_ppm=50_000, launches_min=10, launches_max=24, blocks_per_launch=4, calls_per_block=2, warmup_calls=1,
+        margin_ppm=50_000, launches_min=10, launches_max=24, blocks_per_launch=4, calls_per_block=2, warmup_calls=2,
         call_deadline_ms=1000, attempt_budget_seconds=60, arm_memory_bytes=1 << 30, arm_threads=1,
         implausible_speedup_ppm=20_000_000,
         workloads=(Workload(TARGET, "bfloat16", ({"num_tokens": 8, "d": 64}, {"num_tokens": 16, "d": 64})),),
@@ -68,6 +70,11 @@ class FakeReferee:
         self.random = random.Random(number)
         self.clock = 1000
 
+    @property
+    def warmup_calls(self) -> int:
+        """As many as the arena asks for, and one for every case at least."""
+        return max(self.arena.warmup_calls, len(self.arena.workloads[0].shapes))
+
     def check(self, *where: object) -> CallCheck:
         """Return a passing check with fingerprints of its own."""
         return CallCheck(short("in", self.number, *where), short("out", self.number, *where), "", 200_000)
@@ -81,9 +88,9 @@ class FakeReferee:
 
     def arm(self, role: str, launch: int, slot: int, start: int) -> ArmRecord:
         """Return the record of one arm."""
-        warmup = tuple(self.check(role, "warm-up", launch, call) for call in range(self.arena.warmup_calls))
-        process = f"{self.number}:{launch}:{role}"
-        return ArmRecord(slot, slot, process, start, start + 100, 0, 50_000, warmup, DONE)
+        warmup = tuple(self.check(role, "warm-up", launch, call) for call in range(self.warmup_calls))
+        arm = ArmProcess((f"{self.number}:{launch}:{role}",), start, start + 100, 0, DONE)
+        return ArmRecord(slot, slot, (arm,), (50_000,) * len(warmup), warmup)
 
     def launch(self, index: int) -> Launch:
         """Return one complete launch."""
@@ -129,6 +136,7 @@ class FakeReferee:
                 digest("bundle"), TARGET, digest("target"), ("norm.rmsnorm/fast",), arena.id, arena.digest,
                 digest("stock"), digest("tree"), "host", Reservation(5, 1, "5Miner"),
             ),
+            speed_policy=arena.speed_policy,
             seed=Seed(sealing.commitment(self.seed, self.attempt_id), self.seed.hex()),
             environment=Environment(
                 "machine", "cpu", "6.1", "3.11.9", "2.13.0", (0, 1), "0.10", "0.20", ("netns",), (),
@@ -137,8 +145,9 @@ class FakeReferee:
             limits=LimitsInForce(
                 arena.arm_memory_bytes, arena.arm_threads, arena.call_deadline_ms, arena.attempt_budget_seconds
             ),
-            stages=(StageRecord("hidden", {"num_tokens": 9, "d": 64}, "bfloat16", (self.check("stage"),)),),
+            stages=(StageRecord("hidden", {"num_tokens": 9, "d": 64}, "bfloat16", (self.check("stage"),), (1000,)),),
             launches=launches, incidents=(), ending="decided",
+            work=tuple(CaseWork(case, 1000, 1000) for case in range(len(arena.workloads[0].shapes))),
         )  # fmt: skip
 
 

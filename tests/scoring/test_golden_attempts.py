@@ -1,8 +1,8 @@
 """Attempt files that real referees wrote, kept for ever: each is read, and graded, as on the day it was made.
 
-Every folder of `tests/golden/attempts` belongs to one schema. A file was measured by real sandboxed arms, and is gzipped;
-beside it stand the arena that it names and the verdict it got. They are never made anew: a change that cannot regrade
-them is wrong.
+Every folder of `tests/golden/attempts` belongs to one schema. A file was measured by real sandboxed arms, and is
+gzipped; beside it stand the arena that it names and the verdict it got. They are never made anew: a change that cannot
+regrade them is wrong.
 """
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ def test_time_running_out_is_ours_before_the_minimum_and_the_candidates_after() 
 
 def test_a_slow_start_cannot_hide_behind_steady_speed() -> None:
     """`prepare` plus first call beyond policy fails a candidate that would have passed."""
-    launches = tuple(change(launch, "candidate.prepare_ns", 3_000_000_000) for launch in GOOD.launches)
+    launches = tuple(change(launch, "candidate.arms.0.prepare_ns", 3_000_000_000) for launch in GOOD.launches)
     verdict = verdict_of(msgspec.structs.replace(GOOD, launches=launches))
     assert (verdict.outcome, verdict.code) == ("FAIL", "SLOW_START")
 
@@ -205,12 +205,13 @@ TAMPERINGS: dict[str, tuple[Attempt, str]] = {
     "another shape": (tampered("launches.0.blocks.0.case", 1), "CASE_MISMATCH"),
     "a call without duration": (tampered("launches.0.blocks.0.candidate.call_ns", (0, 5)), "TIMING_NOT_POSITIVE"),
     "a launch before its predecessor": (tampered("launches.1.start_ns", 0), "CLOCK_BACKWARDS"),
-    "an arm ready before its start": (tampered("launches.0.candidate.ready_ns", 0), "CLOCK_BACKWARDS"),
+    "an arm ready before its start": (tampered("launches.0.candidate.arms.0.ready_ns", 0), "CLOCK_BACKWARDS"),
     "overlapping blocks": (tampered("launches.0.blocks.1.baseline.start_ns", FIRST.baseline.start_ns),
                            "CLOCK_BACKWARDS"),
     "an end before the last block": (tampered("launches.0.end_ns", GOOD.launches[0].candidate.ready_ns),
                                      "CLOCK_BACKWARDS"),
-    "a process used twice": (tampered("launches.1.candidate.process", GOOD.launches[0].candidate.process),
+    "a process used twice": (tampered("launches.1.candidate.arms.0.processes",
+                                      GOOD.launches[0].candidate.processes),
                              "PROCESS_REUSED"),
     "an input used twice": (tampered("launches.1.candidate.warmup", GOOD.launches[0].candidate.warmup),
                             "INPUT_REPEATED"),
@@ -240,7 +241,8 @@ def narrow(gain: float) -> Attempt:
             return msgspec.structs.replace(super().block(launch, number, luck), case=0)
 
     referee = Narrow(ARENA, gain=gain)
-    return change(referee.document(tuple(referee.launch(index) for index in range(10))), "identity.gaps", (1,))
+    attempt = referee.document(tuple(referee.launch(index) for index in range(10)))
+    return change(change(attempt, "identity.gaps", (1,)), "work", attempt.work[:1])
 
 
 def test_a_gap_counts_as_no_gain_and_old_files_read_as_ever() -> None:

@@ -1,8 +1,12 @@
-"""`cacheon regrade`: the verdict of an attempt file, worked out again from nothing but the file and its arena."""
+"""`cacheon regrade`: the verdict of an attempt file, worked out again from nothing but the file and its arena.
+
+With two files: both verdicts, whether the second independently reproduces the first, and what the pair earns.
+"""
 
 from __future__ import annotations
 
 import zlib
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,12 +14,14 @@ import msgspec
 
 from config.arena import load_arena
 from config.canonical import is_digest
+from config.codes import load_codes
 from config.errors import ConfigurationError, ExitCode, GradeError, NotFoundError
 from config.limits import EVIDENCE
 from node.cli.output import Output, facts
 from node.cli.resolve import resolve_state
 from scoring.attempt import Attempt, attempt_digest, read_attempt
 from scoring.grade import grade
+from scoring.reproduce import check_pair, credited_speedup_ppm
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -29,6 +35,8 @@ class Regraded(msgspec.Struct, frozen=True):
 
     path: str
     digest: str
+    schema: str  # of the file
+    policy: str
     attempt_id: str
     role: str
     content_hash: str
@@ -43,15 +51,54 @@ class Regraded(msgspec.Struct, frozen=True):
     reason: str
 
 
-def run(name: str, arena_name: str | None, *, config: str | None, state: str | None, as_json: bool) -> int:
-    """Grade again. Raises `GradeError` for a file that is no evidence, `NotFoundError` (ATTEMPT_NOT_FOUND)."""
-    path, expected = _locate(name, config, state)
+class RegradedPair(msgspec.Struct, frozen=True):
+    """Two attempts as `--json` shows them. `credited_ppm` is 0 and `broken_rule` a code unless they are a pair."""
+
+    first: Regraded
+    second: Regraded
+    broken_rule: str
+    credited_ppm: int
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where attempts, their arena and a node's state are, as the command line says; None means: the default."""
+
+    arena: str | None
+    config: str | None
+    state: str | None
+    reviewed: bool = False
+
+
+def run(name: str, second: str | None, source: Source, *, as_json: bool) -> int:
+    """Grade one attempt again, or a pair. Raises `GradeError` for a file that is no evidence or no pair, and
+    `NotFoundError` (ATTEMPT_NOT_FOUND)."""
+    output = Output("regrade", as_json=as_json)
+    attempt, result = _regrade(name, source)
+    if second is None:
+        output.result(result, lambda console: _show(console, result))
+        return int(EXIT[result.outcome])
+    other, other_result = _regrade(second, source)
+    broken = check_pair(attempt, other, primary_digest=result.digest)
+    credited = 0 if broken else credited_speedup_ppm(result, other_result)
+    pair = RegradedPair(result, other_result, broken, credited)
+    output.result(pair, lambda console: _show_pair(console, pair))
+    if broken:
+        return int(ExitCode.REJECTED)
+    return max(int(EXIT[one.outcome]) for one in (result, other_result))
+
+
+def _regrade(name: str, source: Source) -> tuple[Attempt, Regraded]:
+    path, expected = _locate(name, source.config, source.state)
     data = _read(path)
     attempt = read_attempt(data, expected_digest=expected)
-    verdict = grade(attempt, load_arena(arena_name or _arena_of(attempt, path)))
-    result = Regraded(
+    arena = load_arena(source.arena or _arena_of(attempt, path))
+    verdict = grade(attempt, arena, reviewed=source.reviewed)
+    return attempt, Regraded(
         path=str(path),
         digest=attempt_digest(data),
+        schema=attempt.schema,
+        policy=verdict.policy,
         attempt_id=attempt.attempt_id,
         role=attempt.role,
         content_hash=attempt.identity.content_hash,
@@ -65,8 +112,6 @@ def run(name: str, arena_name: str | None, *, config: str | None, state: str | N
         launches_used=verdict.launches_used,
         reason=verdict.reason,
     )
-    Output("regrade", as_json=as_json).result(result, lambda console: _show(console, result))
-    return int(EXIT[result.outcome])
 
 
 def _locate(name: str, config: str | None, state: str | None) -> tuple[Path, str]:
@@ -129,8 +174,21 @@ def _show(console: Console, result: Regraded) -> None:
         ("content hash", result.content_hash),
         ("attempt", f"{result.attempt_id} ({result.role})"),
         ("digest", result.digest),
+        ("read as", f"{result.schema}, graded under {result.policy}"),
     ]
     facts(console, rows)
+
+
+def _show_pair(console: Console, pair: RegradedPair) -> None:
+    for number, one in enumerate((pair.first, pair.second), start=1):
+        console.print(f"attempt {number}", markup=False)
+        _show(console, one)
+    if pair.broken_rule:
+        text = f"no: {load_codes()[pair.broken_rule].summary} [{pair.broken_rule}]"
+    else:
+        text = "yes, the second reproduces the first"
+    earned = f"{pair.credited_ppm / 1e6:.6f}x" if pair.credited_ppm else "nothing"
+    facts(console, [("a pair", text), ("credited", earned)])
 
 
 def bound_text(lower_ppm: int, upper_ppm: int) -> str:
