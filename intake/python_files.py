@@ -5,29 +5,38 @@ Invariants
    node by node; whether a file is read that way never changes what is found.
 2. A tree takes fifty times the memory of its text. Of small bundles all trees are kept, of large ones the first, and
    those used last; a file whose tree is asked for again and again keeps it, whatever its size.
+3. Where a second process may help, it scans the later half of the files. What is found, and in which order, is the
+   same.
 """
 
 from __future__ import annotations
 
 import ast
+import marshal
 from collections import Counter
 from collections.abc import Mapping
+from typing import Any
 
+from config.errors import Blame, IntakeError, SourceLocation
 from config.limits import IntakeLimits
+from intake.beside import beside, spare_processor
 from intake.closure import Import, LocalModules, check_source, imports_of, python_closure
 from intake.dsl_jit_policy import check_package_import
+from intake.fingerprint.names import File
 from intake.manifest import Manifest, Op, called_names
 from intake.manifest_fields import MANIFEST
 from intake.native import units_of
 from intake.quiet import quiet_module
 from intake.refusal import Findings, clip
 from intake.scopes import Scopes
-from intake.static_scan import ScannedModule, check_reexports, scan_module
+from intake.static_scan import LocalUse, ScannedModule, check_reexports, scan_module
 from intake.syntax import Parsed, bounded, parse_tree
 from intake.tree import Kind, kind_of
 
-_KEPT_BYTES = 128 * 1024
+_KEPT_BYTES = 256 * 1024
 _RECENT_BYTES = 128 * 1024
+_OUTLINED = 20_000  # top-level statements of which an outline is kept, where the tree is not
+_SHARED_BYTES = 1024 * 1024  # of Python that are worth a second process
 _PARSES = 4  # of one file after the scan; then its tree is kept, so that time stays bounded
 
 
@@ -35,7 +44,13 @@ class PythonFiles:
     """Every Python file of the bundle, parsed and scanned once."""
 
     def __init__(
-        self, files: Mapping[str, bytes], manifest: Manifest | None, findings: Findings, limits: IntakeLimits
+        self,
+        files: Mapping[str, bytes],
+        manifest: Manifest | None,
+        findings: Findings,
+        limits: IntakeLimits,
+        *,
+        may_fork: bool = False,
     ) -> None:
         self._files = files
         self._findings = findings
@@ -48,6 +63,8 @@ class PythonFiles:
         self._parsed: Counter[str] = Counter()  # how often a file was parsed after the scan
         self._kept_bytes = 0  # text of the files scanned so far
         self._defined: dict[str, frozenset[str]] = {}  # names bound at module level
+        self.outlines: dict[str, File] = {}  # of files whose trees were not kept
+        self._outlined = 0
         paths = [path for path in files if kind_of(path) is Kind.PYTHON]
         self.modules = LocalModules(paths, units_of(manifest))
         for name in self.modules.shadowing():
@@ -55,12 +72,76 @@ class PythonFiles:
             message = f"the local module {clip(name)} has the name of a module outside the bundle."
             findings.add("LOCAL_SHADOWS_EXTERNAL", message, hint=hint, path=self._root_file(name))
         self._sources = {op.source for op in manifest.ops} if manifest else set()
-        for path in paths:
-            findings.attempt(lambda path=path: self._scan(path))  # type: ignore[misc]
+        theirs = self._later_half(paths) if may_fork and spare_processor() else []
+        self._scan_all(paths[: len(paths) - len(theirs)], theirs)
         self._check_reexports()
 
     def _root_file(self, name: str) -> str:
         return self.modules.find((name,)) or name
+
+    def _later_half(self, paths: list[str]) -> list[str]:
+        """Return the paths that a second process is to scan; none when there is too little."""
+        total = sum(len(self._files[path]) for path in paths)
+        if total < _SHARED_BYTES:
+            return []
+        passed = 0
+        for index, path in enumerate(paths):
+            passed += len(self._files[path])
+            if passed * 2 >= total:
+                return paths[index + 1 :]
+        return []
+
+    def _scan_all(self, mine: list[str], theirs: list[str]) -> None:
+        if not theirs:
+            for path in mine:
+                self._findings.attempt(lambda path=path: self._scan(path))  # type: ignore[misc]
+            return
+        with beside(lambda: self._answers(theirs)) as answer:
+            self._scan_all(mine, [])
+            told = answer()
+        if told is None:
+            self._scan_all(theirs, [])
+        else:
+            for path, row in zip(theirs, marshal.loads(told), strict=True):  # what our own fork wrote
+                self._take_answer(path, *row)
+
+    def _answers(self, paths: list[str]) -> bytes:
+        """Scan some files and return what is known about them, as `_take_answer` reads it."""
+        return marshal.dumps([self._answer(path) for path in paths])
+
+    def _answer(self, path: str) -> tuple[Any, ...]:
+        self._findings = Findings(self._limits.findings)
+        self._findings.attempt(lambda: self._scan(path))
+        imports = self._imports.get(path)
+        scanned = self._quiet.get(path) or self._scanned.get(path)
+        return (
+            path in self._quiet,
+            None if imports is None else [tuple(item) for item in imports],
+            None if scanned is None else (scanned.defined, scanned.foreign, [tuple(use) for use in scanned.local_uses]),
+            self._defined.get(path),
+            [(item.code, item.message, item.hint, item.blame, item.location) for item in self._findings.documents()],
+        )
+
+    def _take_answer(
+        self,
+        path: str,
+        is_quiet: bool,
+        imports: list[Any] | None,
+        scanned: tuple[Any, ...] | None,
+        defined: frozenset[str] | None,
+        errors: list[Any],
+    ) -> None:
+        if imports is not None:
+            self._imports[path] = [Import(*item) for item in imports]
+        if scanned is not None:
+            names, foreign, uses = scanned
+            table = self._quiet if is_quiet else self._scanned
+            table[path] = ScannedModule(names, foreign, tuple(LocalUse(*use) for use in uses))
+        if defined is not None:
+            self._defined[path] = defined
+        for code, message, hint, blame, location in errors:
+            place = SourceLocation.read(location) if location else None
+            self._findings.take(IntakeError(code, message, hint=hint, blame=Blame(blame), location=place))
 
     def _scan(self, path: str) -> None:
         tree = parse_tree(path, self._files[path], self._limits)
@@ -68,6 +149,9 @@ class PythonFiles:
         self._kept_bytes += len(self._files[path])
         if self._kept_bytes <= _KEPT_BYTES:
             self._kept[path] = tree
+        elif not self._findings and self._outlined + len(tree.body) <= _OUTLINED:  # a refused bundle needs none
+            self._outlined += len(tree.body)
+            self.outlines[path] = File(tree)
         self._findings.attempt(lambda: check_package_import(path, parsed))
         quiet = quiet_module(path, parsed, self.modules, self._limits)
         if quiet is None:

@@ -21,7 +21,7 @@ def screen_directory(
     The legacy ABI is never accepted here: new bundles may not be authored under it. Raises `IntakeError`
     (`BundleRefused` with all findings) and `NotFoundError` (BUNDLE_NOT_FOUND).
     """
-    return screen_files(read_tree(directory, limits=limits), limits=limits, catalog=catalog)
+    return screen_files(read_tree(directory, limits=limits), limits=limits, catalog=catalog, may_fork=True)
 
 
 def screen_path(path: Path, *, limits: IntakeLimits = INTAKE, catalog: TargetCatalog | None = None) -> Screened:
@@ -35,10 +35,8 @@ def screen_path(path: Path, *, limits: IntakeLimits = INTAKE, catalog: TargetCat
         with path.open("rb") as file:
             archive = file.read(limits.archive_bytes + 1)
     except OSError as error:
-        raise HostError(
-            "INTAKE_ARCHIVE_UNREADABLE", f"the archive {path} cannot be read: {error.strerror}."
-        ) from error
-    return screen_files(unpack(archive, limits=limits), limits=limits, catalog=catalog)
+        raise HostError("INTAKE_ARCHIVE_UNREADABLE", f"the archive {path} cannot be read: {error.strerror}.") from error
+    return screen_files(unpack(archive, limits=limits), limits=limits, catalog=catalog, may_fork=True)
 
 
 def scan_directory(

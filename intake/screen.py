@@ -77,16 +77,18 @@ def screen_files(
     catalog: TargetCatalog | None = None,
     allow_legacy_abi: bool = False,
     served: Collection[str] | None = SERVED,
+    may_fork: bool = False,
 ) -> Screened:
     """Screen an unpacked file table (path -> content). Raises `BundleRefused` with all findings.
 
-    `served` are the features that can be executed; None says all.
+    `served` are the features that can be executed; None says all. `may_fork`: much Python may be scanned by two
+    processes, where this one has a second processor and no other thread.
     """
     # A broken table of ours is no miner's fault, so the tables are read before any bundle.
     known = load_catalog() if catalog is None else catalog
     load_slot_resources()
     with _collector_paused():
-        return _screen(files, content_hash, limits, known, served, allow_legacy_abi=allow_legacy_abi)
+        return _screen(files, content_hash, limits, known, served, allow_legacy_abi=allow_legacy_abi, may_fork=may_fork)
 
 
 @contextmanager
@@ -109,13 +111,14 @@ def _screen(
     served: Collection[str] | None,
     *,
     allow_legacy_abi: bool,
+    may_fork: bool,
 ) -> Screened:
     findings = Findings(limits.findings)
     ordered = {path: files[path] for path in sorted_paths(files)}
     check_names(ordered, findings, limits)
     manifest = load_manifest(ordered, findings, allow_legacy_abi=allow_legacy_abi, limits=limits)
     check_tree(ordered, manifest, findings, limits)
-    python = PythonFiles(ordered, manifest, findings, limits)
+    python = PythonFiles(ordered, manifest, findings, limits, may_fork=may_fork)
     native = load_native(manifest, ordered, findings, catalog, python.modules.roots, limits)
     if manifest is None or native is None:
         findings.raise_if_any()
@@ -130,7 +133,7 @@ def _screen(
     if resolution is None or len(domains) != len(manifest.ops):
         raise IntakeError("MANIFEST_SYNTAX", "the manifest cannot be resolved.")
     payload = native_payload(native.cuda, native.patches, ordered)
-    print_of = fingerprint(manifest.ops, python.tree, python.modules, payload)
+    print_of = fingerprint(manifest.ops, python.tree, python.modules, payload, python.outlines)
     report = IntakeReport(
         content_hash=content_hash or hash_files(ordered),
         bundle_id=manifest.bundle_id,

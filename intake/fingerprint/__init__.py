@@ -15,13 +15,14 @@ Invariants
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from config.canonical import domain_digest
 from intake.closure import LocalModules
 from intake.digest_graph import digest_of
-from intake.fingerprint.names import Trees
+from intake.fingerprint.names import File, Trees
 from intake.fingerprint.program import Program
 from intake.manifest import Op
 from intake.parts import PYTHON, Part, heaviest
@@ -43,14 +44,21 @@ class Fingerprint(NamedTuple):
     parts: tuple[Part, ...]
 
 
-def fingerprint(ops: Iterable[Op], trees: Trees, modules: LocalModules, payload: Payload) -> Fingerprint:
+def fingerprint(
+    ops: Iterable[Op],
+    trees: Trees,
+    modules: LocalModules,
+    payload: Payload,
+    outlines: Mapping[str, File] = MappingProxyType({}),
+) -> Fingerprint:
     """Fingerprint a bundle from its rows, the syntax trees of its files and its native sources.
 
     `trees` returns the tree of one file; it is asked for files that an entry reaches by name, and what it returns is
-    not changed. Raises `IntakeError` (PYTHON_TOO_COMPLEX).
+    not changed. `outlines` are those of some files, made from the same trees, which saves asking for them.
+    Raises `IntakeError` (PYTHON_TOO_COMPLEX).
     """
     try:
-        return _fingerprint(ops, Program(trees, modules), payload)
+        return _fingerprint(ops, Program(trees, modules, outlines), payload)
     except RecursionError:  # nesting is bounded; this is for what we did not think of
         raise too_complex("") from None
 

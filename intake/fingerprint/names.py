@@ -14,7 +14,8 @@ Invariants
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from intake.closure import LocalModules
@@ -111,9 +112,12 @@ class File:
 class Names:
     """Resolves names of the bundle's files."""
 
-    def __init__(self, trees: Trees, modules: LocalModules) -> None:
+    def __init__(
+        self, trees: Trees, modules: LocalModules, outlines: Mapping[str, File] = MappingProxyType({})
+    ) -> None:
         self._trees = trees
         self._modules = modules
+        self._outlines = outlines
         self._files: dict[str, File] = {}
         self._known: dict[Definition, Meaning] = {}
         self._rebound: set[str] = set()
@@ -123,7 +127,7 @@ class Names:
         """Return one file of the bundle."""
         found = self._files.get(path)
         if found is None:
-            found = self._files[path] = File(self._trees(path))
+            found = self._files[path] = self._outlines.get(path) or File(self._trees(path))
             self._rebound |= found.rebound
         return found
 

@@ -8,13 +8,14 @@ Invariants
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from intake.closure import LocalModules
 from intake.digest_graph import deep_digests, digest_of, reached
 from intake.fingerprint.body import Body, weight_of
-from intake.fingerprint.names import Definition, Names, Trees
+from intake.fingerprint.names import Definition, File, Names, Trees
 from intake.fingerprint.reading import Constants
 
 _KERNEL_LANGUAGES = ("x:triton", "x:cutlass")
@@ -43,8 +44,10 @@ class _Place(NamedTuple):
 class Program:
     """The graph below the roots that were asked for."""
 
-    def __init__(self, trees: Trees, modules: LocalModules) -> None:
-        self._names = Names(trees, modules)
+    def __init__(
+        self, trees: Trees, modules: LocalModules, outlines: Mapping[str, File] = MappingProxyType({})
+    ) -> None:
+        self._names = Names(trees, modules, outlines)
         self._constants = Constants(self._names)
         self._index: dict[Definition | _Place, int] = {}
         self._pending: dict[str, list[tuple[int, int | Definition]]] = {}  # what is to be written, file by file

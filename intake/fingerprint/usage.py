@@ -134,7 +134,7 @@ class Analysis:
         base: ast.AST = node.value
         while base.__class__ is ast.Attribute:
             links.append(base)
-            base = base.value  # type: ignore[attr-defined]
+            base = base.value
         if base.__class__ is ast.Name:
             return self._name(base, scope)
         if self._all((base,), scope):

@@ -71,7 +71,7 @@ def test_the_lexer_reads_the_same_with_and_without_shortcuts(text: str) -> None:
         assert (*quick[:2], quick[2] + 1) == slow
         return
     assert quick.code == slow.code[_SHIFT:]
-    assert list(quick.strings) == [(start - _SHIFT, end - _SHIFT, inside) for start, end, inside in slow.strings]
+    assert list(quick.strings) == [(item.start - _SHIFT, item.end - _SHIFT, item.text) for item in slow.strings]
     assert all(quick.lines.line(place) + 1 == slow.lines.line(place + _SHIFT) for place in range(len(quick.code)))
 
 
