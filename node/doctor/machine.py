@@ -14,7 +14,8 @@ from collections.abc import Iterable, Mapping
 from importlib import metadata
 from pathlib import Path
 
-from config.errors import HostError
+from config.arena import load_arena
+from config.errors import ConfigurationError, HostError
 from node.doctor.check import Finding, Subject, failed, passed, warned
 from node.doctor.tools import dotted, version_in
 from node.doctor.versions import Requirement, parse_requirement, satisfies
@@ -80,14 +81,23 @@ def judge_load(load: float, cores: int) -> Finding:
     return passed("machine.load", seen)
 
 
-def judge_memory(available: int, swap_used: int) -> Finding:
-    """Compare the available bytes with what intake and one attempt may take together."""
+def judge_memory(available: int, swap_used: int, arms: int = 0) -> Finding:
+    """Compare the available bytes with what intake and one attempt may take together.
+
+    `arms` is what all arms of a launch may take, 0 where no arena is known. Where that is more than there is, a bundle
+    can have its process killed by the host, which is never charged to it.
+    """
     name, seen = "machine.memory", f"{available / _GIB:.1f} GiB available"
     fix = f"free memory, or use a machine with at least {MEMORY_FLOOR // _GIB} GiB to spare"
     if available < MEMORY_REFUSED:
         return failed(name, HostError("MEMORY_TOO_LITTLE", f"only {available >> 20} MiB of memory are free", hint=fix))
     if available < MEMORY_FLOOR:
         return warned(name, seen, fix)
+    if available < arms:
+        return warned(
+            name, f"{seen}, and the arms of the arena may take {arms / _GIB:.1f} GiB: the host may have to kill them",
+            "use a machine with more memory, or an arena with a smaller `arm_memory_bytes`",
+        )
     if swap_used > _GIB // 4:
         return warned(name, f"{seen}, {swap_used / _GIB:.1f} GiB swapped out", "find what fills the memory")
     return passed(name, seen)
@@ -146,12 +156,24 @@ def look_cores(subject: Subject) -> tuple[Finding, ...]:
     return (judge_cores(len(os.sched_getaffinity(0)), devnet=devnet),)
 
 
-def look_memory(_: Subject) -> tuple[Finding, ...]:
+def look_memory(subject: Subject) -> tuple[Finding, ...]:
     """Enough memory, by the machine's and by our control group's account."""
     facts = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text("ascii").splitlines() if ":" in line)
     sizes = {name: int(text.split()[0]) << 10 for name, text in facts.items()}
     available = min(sizes["MemAvailable"], group_memory(sizes["MemAvailable"]))
-    return (judge_memory(available, sizes.get("SwapTotal", 0) - sizes.get("SwapFree", 0)),)
+    swap_used = sizes.get("SwapTotal", 0) - sizes.get("SwapFree", 0)
+    return (judge_memory(available, swap_used, _arms_memory(subject)),)
+
+
+def _arms_memory(subject: Subject) -> int:
+    """Return the bytes that the arms of one launch may take; 0 without an arena, of which another line complains."""
+    if subject.settings is None:
+        return 0
+    try:
+        arena = load_arena(subject.settings.qualify.arena)
+    except ConfigurationError:
+        return 0
+    return 2 * arena.arm_memory_bytes * max((load.world_size for load in arena.workloads), default=1)
 
 
 def look_packages(_: Subject) -> tuple[Finding, ...]:

@@ -21,6 +21,9 @@ from qualify.sandbox.policy import SandboxPolicy
 OWN_TASKS = 2
 """Waiting parent and pid 1 share the uid and the user namespace with the child and count as tasks of it."""
 _SPARE_TASKS = 1
+_NO_CORE = 1
+"""Bytes. With 0 the kernel still runs the host's handler of crashes, as root and outside of everything, where
+core_pattern names one, and feeds it the memory of the child; 1 is its word for "not even that" (core(5))."""
 _LOCKED_MEMORY_BYTES = 1 << 20
 _STACK_BYTES = 8 << 20
 
@@ -45,7 +48,7 @@ def pin_cores(policy: SandboxPolicy) -> None:
 def hard_limits(policy: SandboxPolicy, own_tasks: int, mapped: int, data: int) -> dict[int, tuple[int, int]]:
     """Return {kind: (soft, hard)}; `mapped` and `data` are the bytes that the process owns before it begins."""
     limits = {
-        resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_CORE: _NO_CORE,
         resource.RLIMIT_MSGQUEUE: 0,
         resource.RLIMIT_NICE: 0,
         resource.RLIMIT_RTPRIO: 0,

@@ -34,6 +34,8 @@ def code(finding: Finding) -> str:
         (machine.judge_memory(MEMORY_FLOOR - 1, 0), State.WARN, ""),
         (machine.judge_memory(MEMORY_REFUSED - 1, 0), State.FAIL, "MEMORY_TOO_LITTLE"),
         (machine.judge_memory(MEMORY_FLOOR, 1 << 30), State.WARN, ""),
+        (machine.judge_memory(8 << 30, 0, 8 << 30), State.PASS, ""),
+        (machine.judge_memory((8 << 30) - 1, 0, 8 << 30), State.WARN, ""),
         (machine.judge_open_files(1024, OPEN_FILES_FLOOR), State.PASS, ""),
         (machine.judge_open_files(1024, 1024), State.WARN, ""),
         (machine.judge_open_files(1024, -1), State.PASS, ""),

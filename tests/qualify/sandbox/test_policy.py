@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import resource
 from typing import Any
 
 import pytest
 
 from config.errors import InternalError
 from qualify.sandbox.policy import SandboxPolicy, nvidia_devices
+from qualify.sandbox.resource_limits import hard_limits
 
 
 @pytest.mark.parametrize(
@@ -68,3 +70,9 @@ def test_verification_expects_what_was_left_out_silently() -> None:
     assert not SandboxPolicy(ablate=("netns",)).expects("netns")
     assert SandboxPolicy(ablate=("netns",), ablate_silently=True).expects("netns")
     assert not SandboxPolicy(waive=("seccomp",)).expects("seccomp")
+
+
+@pytest.mark.parametrize("devices", [(), nvidia_devices(0)])
+def test_no_crash_wakes_a_handler_of_the_host(devices: tuple[str, ...]) -> None:
+    """Where crashes are piped to a program, a limit of 0 does not keep the kernel from running it; 1 does."""
+    assert hard_limits(SandboxPolicy(devices=devices), 2, 0, 0)[resource.RLIMIT_CORE] == (1, 1)
