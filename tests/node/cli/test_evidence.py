@@ -86,10 +86,10 @@ def test_regrade_by_digest(cli: RunCli, tmp_path: Path, arena: str) -> None:
     [
         (b"not json", "ATTEMPT_NOT_CANONICAL", 3),
         (b"\x1f\x8bnot gzip", "ATTEMPT_MALFORMED", 3),
-        (gzip.compress(b"{}")[:-4], "ATTEMPT_MALFORMED", 3),
-        (gzip.compress(b"{}") + b"more", "ATTEMPT_MALFORMED", 3),
+        (gzip.compress(b"{}", mtime=0)[:-4], "ATTEMPT_MALFORMED", 3),
+        (gzip.compress(b"{}", mtime=0) + b"more", "ATTEMPT_MALFORMED", 3),
         (b"{}", "ATTEMPT_SCHEMA_UNKNOWN", 3),
-        (gzip.compress(bytes(65 * 1024 * 1024)), "ATTEMPT_TOO_LARGE", 3),
+        (gzip.compress(bytes(65 * 1024 * 1024), mtime=0), "ATTEMPT_TOO_LARGE", 3),
         (None, "ATTEMPT_NOT_FOUND", 7),
     ],
 )
