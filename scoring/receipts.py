@@ -45,6 +45,7 @@ class VerdictPredicate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reservation: Reservation
     environment: Environment
     verdict: Verdict
+    reviewed: bool = False  # a person had looked at a speed that is too good to be believed unseen
 
 
 class CrownPredicate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -71,8 +72,10 @@ class WeightsPredicate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     replaces: str = ""  # SHA-256 of the epoch's earlier weights receipt, whose extrinsic can never be included
 
 
-def verdict_statement(attempt: Attempt, attempt_digest: str, verdict: Verdict) -> Statement:
-    """Return the statement that `verdict` was reached on the attempt file with `attempt_digest`.
+def verdict_statement(
+    attempt: Attempt, attempt_digest: str, verdict: Verdict, *, reviewed: bool = False
+) -> Statement:
+    """Return the statement that `verdict` was reached on the attempt file with `attempt_digest`, `reviewed` or not.
 
     Raises `GradeError` (VERDICT_INTERVAL_REVERSED).
     """
@@ -92,6 +95,7 @@ def verdict_statement(attempt: Attempt, attempt_digest: str, verdict: Verdict) -
         reservation=identity.reservation,
         environment=attempt.environment,
         verdict=verdict,
+        reviewed=reviewed,
     )
     return _statement("bundle", identity.content_hash, VERDICT_V1, predicate)
 

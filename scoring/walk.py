@@ -58,10 +58,13 @@ class VerdictStep(msgspec.Struct, frozen=True):
     attempt: str
     lower_ppm: int
     regraded: bool
+    reviewed: bool
 
 
 class CrownStep(msgspec.Struct, frozen=True):
-    """One crown behind a vector. `target_known`: the document of its target was there and has the digest."""
+    """One crown behind a vector. `target_known`: the document of its target was there and has the digest.
+    `layers_waived`: sandbox layers that were not in force in one of its attempts.
+    """
 
     claim: Claim
     receipt: str
@@ -69,6 +72,7 @@ class CrownStep(msgspec.Struct, frozen=True):
     arena_id: str
     arena_digest: str
     target_known: bool
+    layers_waived: tuple[str, ...]
     verdicts: tuple[VerdictStep, VerdictStep]
 
 
@@ -149,9 +153,12 @@ def _crown(published: Published, evidence: Evidence, digest: str, weights: Weigh
         raise GradeError("CROWN_UNPROVEN", f"crown {predicate.event_digest[:12]}: its attempts are no pair: {problem}")
     return CrownStep(
         claim, digest, order.content_hash, one.arena_id, one.arena_digest, _target_known(evidence, one.target_digest),
+        tuple(sorted({*one.environment.layers_waived, *other.environment.layers_waived})),
         (
-            VerdictStep(first.digest, one.attempt_digest, one.verdict.lower_ppm, attempts[0] is not None),
-            VerdictStep(second.digest, other.attempt_digest, other.verdict.lower_ppm, attempts[1] is not None),
+            VerdictStep(first.digest, one.attempt_digest, one.verdict.lower_ppm, attempts[0] is not None, one.reviewed),
+            VerdictStep(
+                second.digest, other.attempt_digest, other.verdict.lower_ppm, attempts[1] is not None, other.reviewed
+            ),
         ),
     )
 
@@ -186,7 +193,8 @@ def _regrade(evidence: Evidence, receipt: Receipt) -> Attempt | None:
         raise GradeError(
             "ARENA_NOT_PUBLISHED", f"attempt {signed.attempt_digest[:12]} is here, its arena {signed.arena_id} is not"
         )
-    again = verdict_statement(attempt, signed.attempt_digest, grade(attempt, arena))
+    verdict = grade(attempt, arena, reviewed=True) if signed.reviewed else grade(attempt, arena)
+    again = verdict_statement(attempt, signed.attempt_digest, verdict, reviewed=signed.reviewed)
     same = msgspec.convert(again.predicate, VerdictPredicate, strict=True) == signed
     if not same or again.subject[0].digest["sha256"] != receipt.subject:
         raise GradeError(

@@ -11,11 +11,9 @@ Invariants
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
-from pathlib import Path
 from typing import TypeVar
 
 import structlog
@@ -34,8 +32,18 @@ from config.errors import (
     NotFoundError,
 )
 from node.envelope import failure_line, success_line
-from node.http.parameters import digest, no_query, page_query
-from node.http.views import read_page, read_submission
+from node.http.documents import (
+    GZIP,
+    JSON,
+    TOML,
+    attempt_path,
+    read_attempt_file,
+    read_ledger_file,
+    read_named_file,
+    read_receipt_file,
+)
+from node.http.parameters import digest, no_query, page_query, receipt_query
+from node.http.views import read_page, read_receipts, read_submission
 from node.store.engine import reader_engine
 from node.store.layout import StateLayout
 
@@ -43,7 +51,6 @@ T = TypeVar("T")
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 PAGE_SECONDS = 10.0
-LEDGER_BYTES = 16 * 1024 * 1024
 _READERS = 4
 _HEADERS = {
     "Cache-Control": "no-store",
@@ -55,7 +62,11 @@ _FOREVER = "public, max-age=31536000, immutable"
 _STATUS: tuple[tuple[type[CacheonError], int], ...] = (
     (NotFoundError, 404), (ConfigurationError, 400), (HostError, 503), (NetworkError, 503),
 )
-_SCHEMAS = {"/api/v1/submissions": "api submissions", "/api/v1/ledger": "api ledger", "/livez": "livez"}
+_SCHEMAS = {
+    "/api/v1/submissions": "api submissions", "/api/v1/ledger": "api ledger", "/api/v1/receipts": "api receipts",
+    "/api/v1/attempts": "api attempts", "/api/v1/arenas": "api arenas", "/api/v1/targets": "api targets",
+    "/livez": "livez",
+}
 
 
 class Pages:
@@ -74,6 +85,11 @@ class Pages:
         application.router.add_get("/api/v1/submissions", self._submissions)
         application.router.add_get("/api/v1/submissions/{id}", self._submission)
         application.router.add_get("/api/v1/ledger/{digest}", self._ledger)
+        application.router.add_get("/api/v1/receipts", self._receipts)
+        application.router.add_get("/api/v1/receipts/{digest}", self._receipt)
+        application.router.add_get("/api/v1/attempts/{digest}", self._attempt)
+        application.router.add_get("/api/v1/arenas/{digest}", self._arena)
+        application.router.add_get("/api/v1/targets/{digest}", self._target)
         return application
 
     def close(self) -> None:
@@ -94,10 +110,36 @@ class Pages:
         return _answer("api submissions", await self._read(read_submission, name))
 
     async def _ledger(self, request: web.Request) -> web.Response:
-        no_query(request.query)
-        name = digest("digest", request.match_info["digest"])
-        body = await self._in_thread(lambda: _document(self._layout.ledger / name, name))
-        return web.Response(body=body, content_type="application/json", headers=_HEADERS | {"Cache-Control": _FOREVER})
+        name = _name(request)
+        return await self._document(lambda: read_ledger_file(self._layout, name), JSON)
+
+    async def _receipts(self, request: web.Request) -> web.Response:
+        return _answer("api receipts", await self._read(read_receipts, receipt_query(request.query)))
+
+    async def _receipt(self, request: web.Request) -> web.Response:
+        name = _name(request)
+        return await self._document(lambda: read_receipt_file(self._layout, name), JSON)
+
+    async def _attempt(self, request: web.Request) -> web.Response:
+        name = _name(request)
+        path = await self._read(attempt_path, name)
+        return await self._document(lambda: read_attempt_file(self._layout, path, name), GZIP)
+
+    async def _arena(self, request: web.Request) -> web.Response:
+        name = _name(request)
+        return await self._document(
+            lambda: read_named_file(self._layout.arenas, f"{name}.toml", "arena", name), TOML
+        )
+
+    async def _target(self, request: web.Request) -> web.Response:
+        name = _name(request)
+        return await self._document(
+            lambda: read_named_file(self._layout.targets, f"{name}.json", "target", name), JSON
+        )
+
+    async def _document(self, work: Callable[[], bytes], kind: str) -> web.Response:
+        body = await self._in_thread(work)
+        return web.Response(body=body, content_type=kind, headers=_HEADERS | {"Cache-Control": _FOREVER})
 
     async def _read(self, work: Callable[[Connection, str], T] | Callable[..., T], argument: object) -> T:
         def transaction() -> T:
@@ -144,6 +186,11 @@ class Pages:
             return _refusal(request, document, 500)
 
 
+def _name(request: web.Request) -> str:
+    no_query(request.query)
+    return digest("digest", request.match_info["digest"])
+
+
 def _unserved(request: web.Request, error: web.HTTPException) -> web.Response:
     if error.status == 405:
         refused: CacheonError = ConfigurationError("HTTP_READ_ONLY", "these pages can only be read (GET and HEAD)")
@@ -174,18 +221,3 @@ def _refusal(request: web.Request, error: ErrorDocument, status: int) -> web.Res
     if request.can_read_body:
         response.force_close()
     return response
-
-
-def _document(path: Path, name: str) -> bytes:
-    """Return the bytes whose digest is `name`. Raises `NotFoundError` (LEDGER_NOT_FOUND)."""
-    try:
-        with path.open("rb") as file:
-            body = file.read(LEDGER_BYTES + 1)
-    except OSError:
-        body = b""
-    if hashlib.sha256(body).hexdigest() != name:  # absent, damaged, or larger than any ledger
-        raise NotFoundError(
-            "LEDGER_NOT_FOUND", f"this node has no ledger document {name}",
-            hint="the validator's commitment on the chain names the newest one",
-        )
-    return body

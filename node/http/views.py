@@ -20,6 +20,7 @@ from node.kinship import decode as decode_kinship
 from node.store.evidence_rows import AttemptRow
 from node.store.job_rows import Entry
 from node.store.queries import chain_view
+from node.store.receipt_rows import ReceiptQuery, ReceiptRow, receipt_page, receipt_row
 from node.store.submission_pages import PageQuery, attempts_of, crowns_of, fetch_counts, latest_shares, page_of, row_of
 
 
@@ -75,6 +76,15 @@ class SubmissionPage(msgspec.Struct, frozen=True):
     next: str
 
 
+class ReceiptPage(msgspec.Struct, frozen=True):
+    """Receipts, newest first. `next` is the `after` of the following page, "" on the last one."""
+
+    genesis_hash: str
+    netuid: int
+    receipts: tuple[ReceiptRow, ...]
+    next: str
+
+
 def read_page(connection: Connection, query: PageQuery) -> SubmissionPage:
     """Return one page. Raises `NotFoundError` (SUBMISSION_NOT_FOUND) for an `after` that is unknown."""
     if query.after and row_of(connection, query.after) is None:
@@ -88,6 +98,22 @@ def read_page(connection: Connection, query: PageQuery) -> SubmissionPage:
         cursor_block=chain.cursor_block if chain else 0,
         submissions=_views(connection, shown),
         next=shown[-1].submission.submission_id if len(found) > query.limit else "",
+    )
+
+
+def read_receipts(connection: Connection, query: ReceiptQuery) -> ReceiptPage:
+    """Return one page of receipts. Raises `NotFoundError` (DOCUMENT_NOT_FOUND) for an `after` that is unknown."""
+    if query.after and receipt_row(connection, query.after) is None:
+        raise NotFoundError(
+            "DOCUMENT_NOT_FOUND", f"this node has no receipt {query.after}",
+            hint="`after` is the digest of the last receipt of the page before",
+        )
+    chain = chain_view(connection)
+    found = receipt_page(connection, msgspec.structs.replace(query, limit=query.limit + 1))
+    shown = tuple(found[: query.limit])
+    return ReceiptPage(
+        genesis_hash=chain.genesis_hash if chain else "", netuid=chain.netuid if chain else 0, receipts=shown,
+        next=shown[-1].digest if len(found) > query.limit else "",
     )
 
 

@@ -27,9 +27,11 @@ from config.errors import CacheonError
 from node.services.context import NodeContext
 from node.services.receipts import ReceiptBook
 from node.store.crown_rows import all_crowns, all_settlement_events, settlement_head
+from node.store.evidence_rows import record_receipt
 from node.store.layout import write_durably
 from node.store.ledger_journal import StoreLedgerJournal
 from node.store.queries import chain_view
+from node.store.receipt_rows import receipt_row
 from scoring.ledger import LedgerPredicate, ledger_statement, make_ledger
 
 
@@ -98,7 +100,9 @@ class LedgerKeeper:
         head = await self._context.store.read(settlement_head)
         if self._written is None or self._written[0] != head:
             predicate = await self._context.store.read(read_ledger_document, self._signer.ss58_address)
-            self._written = (predicate.head, await asyncio.to_thread(self._write, predicate))
+            digest = await asyncio.to_thread(self._write, predicate)
+            await self._context.store.write(_list, digest, predicate.head)
+            self._written = (predicate.head, digest)
         return self._written[1]
 
     def _write(self, predicate: LedgerPredicate) -> str:
@@ -113,6 +117,11 @@ class LedgerKeeper:
         if code != self._last_trouble:
             structlog.get_logger().warning("ledger.waiting", code=code, message=message)
         self._last_trouble = code
+
+
+def _list(connection: Connection, digest: str, head: str) -> None:
+    if receipt_row(connection, digest) is None:
+        record_receipt(connection, digest, "ledger.v1", head)
 
 
 def read_ledger_document(connection: Connection, hotkey: str) -> LedgerPredicate:

@@ -21,10 +21,12 @@ from config.settings import ChainSettings, IntakeSettings, QualifySettings, Sett
 from intake.content_hash import hash_files
 from intake.package import package_bytes
 from node.daemon import run_node
+from node.receipt_folder import open_folder
 from node.status import NodeStatus, SubmissionStatus, all_final, read_status, weights_confirmed
 from node.store.layout import StateLayout
 from scoring.dsse import verify
 from scoring.receipts import WeightsPredicate, read_predicate, recompute_weights
+from scoring.walk import walk
 
 NETUID = 2
 ARENA = """
@@ -222,3 +224,9 @@ def _check_receipt(town: Town, status: NodeStatus) -> None:
     paid = next(one for one in reversed(status.publications) if one.status == "confirmed")
     statement = verify(Path(paid.receipt).read_bytes(), [key])
     assert recompute_weights(read_predicate(statement, WeightsPredicate)).vector.entries == status.weights
+    folder = open_folder(layout.root)
+    anchor = folder.anchor(hotkey=status.hotkey)  # the hotkey vouched for the key by itself
+    found = walk(folder.published(anchor), folder)
+    assert found.projection.vector.entries == status.weights
+    assert [[one.regraded for one in step.verdicts] for step in found.crowns] == [[True, True]]
+    assert all(step.target_known for step in found.crowns)

@@ -78,6 +78,12 @@ def _unproven(anchor: Anchor, found: Walk) -> tuple[str, ...]:
         )
     if unknown:
         said.append(f"what {len(unknown)} crowns are for: the documents of their targets are not here")
+    reviewed = sum(one.reviewed for step in found.crowns for one in step.verdicts)
+    if reviewed:
+        said.append(f"that {reviewed} verdicts are honest: they are PASS only because the validator's operator said so")
+    waived = sorted({layer for step in found.crowns for layer in step.layers_waived})
+    if waived:
+        said.append(f"that its bundles were isolated as they should be: layers {', '.join(waived)} were waived")
     said += [
         "that the validator set these weights: compare with its row on the chain",
         "who was in the metagraph at that block: an archive node knows",

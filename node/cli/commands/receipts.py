@@ -63,8 +63,26 @@ def receipt_export(
     run(folder, config, state, with_attempts=not without_attempts, as_json=json)
 
 
+def receipt_fetch(
+    url: Annotated[str, typer.Argument(metavar="URL", help="A node's pages, such as http://127.0.0.1:9980.")],
+    folder: Annotated[str, typer.Argument(metavar="DIR", help="Where to write; what is there already is kept.")],
+    without_attempts: Annotated[
+        bool, typer.Option("--without-attempts", help="Leave the attempt files out, by far the largest part.")
+    ] = False,
+    json: options.Json = False,
+) -> None:
+    """Fetch a validator's published receipts from its node, as a folder that `weights recompute` takes.
+
+    Only what is new is fetched, and nothing of it is believed: check the folder with `weights recompute`.
+    """
+    from node.cli.actions.receipt_fetch import run
+
+    run(url, folder, with_attempts=not without_attempts, as_json=json)
+
+
 def register(app: typer.Typer) -> None:
     """Add the commands of this group to `app`."""
     receipt_app.command("verify")(receipt_verify)
     receipt_app.command("export")(receipt_export)
+    receipt_app.command("fetch")(receipt_fetch)
     app.add_typer(receipt_app, name="receipt", rich_help_panel=panels.LOOKUP)
