@@ -24,6 +24,7 @@ from typing import Any
 import msgspec
 
 from config.errors import Blame, InternalError
+from scoring.grade import REVIEW_CODES
 
 
 class JobState(StrEnum):
@@ -47,7 +48,7 @@ ADMISSION_PATIENCE = 5  # lookups of a payment that may fail before others stop 
 PARKED_REST_MS = 6 * 60 * 60 * 1000
 LONGEST_REST_MS = 16 * PARKED_REST_MS
 CROWN_REVOKED = "CROWN_REVOKED"
-HELD_CODES = frozenset({"TARGET_NOT_SERVED", "IMPLAUSIBLE_SPEEDUP"})
+HELD_CODES = frozenset({"TARGET_NOT_SERVED"}) | REVIEW_CODES
 
 FINAL = frozenset({JobState.SETTLED, JobState.FAILED, JobState.EXPIRED})
 WORKING = frozenset({JobState.FETCHING, JobState.SCREENING, JobState.MEASURING})

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from node.cli.commands import chain, cost, lookup, miner, operator
+from node.cli.commands import chain, cost, lookup, miner, operator, review
 
 EPILOGUE = """\
 Exit codes: 0 done; 1 defect of ours; 2 command line or settings; 3 rejected (FAIL); 4 chain or wallet; \
@@ -46,7 +46,7 @@ def root(
     """
 
 
-for _group in (miner, chain, cost, operator, lookup):
+for _group in (miner, chain, cost, operator, review, lookup):
     _group.register(app)
 
 

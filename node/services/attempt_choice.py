@@ -27,6 +27,7 @@ from node.services.copies import fail_if_copy
 from node.services.scope import Scope, scope_of
 from node.store.check_rows import CROWN_IN_CHECK, checks
 from node.store.crown_rows import crown_state
+from node.store.decision_rows import refusal
 from node.store.events import now_ms
 from node.store.evidence_rows import (
     AttemptRow,
@@ -43,6 +44,7 @@ from qualify.engine_tree import EngineTree
 from scoring.settle import Crown, CrownState
 
 TARGET_NOT_SERVED = "TARGET_NOT_SERVED"
+REVIEW_REFUSED = "REVIEW_REFUSED"
 INCUMBENT_BUNDLE_LOST = "INCUMBENT_BUNDLE_LOST"
 RELATIVE_CODES = frozenset({"NOT_FASTER", "SLOW_START", "NEVER_ROUTED"})  # FAILs that tell of the incumbents as well
 _WINDOW = 64  # jobs looked at in one transaction
@@ -216,7 +218,7 @@ def _replayed(connection: Connection, entry: Entry, rival: Rival) -> bool:
         arena_digest=rival.arena_digest, incumbent=rival.incumbent, relative=RELATIVE_CODES,
     )
     if past is None:
-        return False
+        return _refused(connection, entry, rival)
     attempt_id = f"{job.submission_id}-{job.token}"
     start_attempt(connection, msgspec.structs.replace(
         past, attempt_id=attempt_id, submission_id=job.submission_id, role="primary", state="running", commitment="",
@@ -229,6 +231,18 @@ def _replayed(connection: Connection, entry: Entry, rival: Rival) -> bool:
     save(connection, job, fail(
         job, job.token, past.code, blame=past.blame, primary_attempt=attempt_id,
         detail=f"{past.reason} (the same bytes failed before, as submission {past.submission_id})",
+    ))
+    return True
+
+
+def _refused(connection: Connection, entry: Entry, rival: Rival) -> bool:
+    """Fail a job whose bytes a person has refused before."""
+    job, submission = entry
+    reason = refusal(connection, submission.hotkey, submission.content_hash, rival.arena_digest)
+    if not reason:
+        return False
+    save(connection, job, fail(
+        job, job.token, REVIEW_REFUSED, detail=f"a person looked at the same bytes before: {reason}"
     ))
     return True
 

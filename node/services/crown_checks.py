@@ -39,11 +39,9 @@ from node.store.events import now_ms
 from node.store.evidence_rows import AttemptRow, find_bundle, load_attempt, record_receipt, start_attempt
 from node.store.job_rows import load_entry, save
 from scoring.crown_check import SUSPECT_RETRIES
-from scoring.grade import Verdict
+from scoring.grade import REVIEW_CODES, Verdict
 from scoring.settle import Crown, CrownState, FinalizedOrder, Plan
 from scoring.settle import revoke as plan_revocation
-
-_REVIEWED = frozenset({"IMPLAUSIBLE_SPEEDUP"})  # says that the crowned bundle is fast, whatever else it says
 
 
 class Revoking(msgspec.Struct, frozen=True):
@@ -147,7 +145,7 @@ def conclude_check(
         return update_check(
             connection, check, state="proved", second_attempt=name, code=fault, detail=verdict.reason
         )
-    if verdict.outcome == "RETRY" and verdict.code not in _REVIEWED:
+    if verdict.outcome == "RETRY" and verdict.code not in REVIEW_CODES:
         return _repeat(connection, check, budget, verdict.code, verdict.reason)
     close_check(connection, check, "cleared", code=verdict.code, detail=verdict.reason)
     return load_check(connection, check.id)

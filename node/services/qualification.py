@@ -32,6 +32,7 @@ from node.services.faults import LostIncumbentError, LostInputError, job_fault, 
 from node.services.receipts import ReceiptBook
 from node.services.supervisor import report_fault
 from node.store.check_rows import CROWN_IN_CHECK, CheckRow
+from node.store.decision_rows import is_accepted
 from node.store.events import now_ms
 from node.store.evidence_rows import (
     FAIL,
@@ -118,7 +119,9 @@ class QualificationService:
 
     async def _conclude(self, chosen: Chosen, evidence: Evidence) -> Job | CheckRow:
         context = self._context
-        verdict = await asyncio.to_thread(grade, evidence.attempt, context.arena)
+        submission_id = chosen.entry.submission.submission_id
+        reviewed = await context.store.read(is_accepted, submission_id, context.arena.digest)
+        verdict = await asyncio.to_thread(grade, evidence.attempt, context.arena, reviewed=reviewed)
         for note in short_call_notes(evidence.attempt, context.arena):
             structlog.get_logger().warning("arena.calls_short", code=ARENA_CALLS_SHORT, detail=note)
         fault = fault_of_crown(evidence.attempt, verdict, context.arena) if chosen.check else ""
@@ -194,7 +197,7 @@ def _pair_problem(layout: StateLayout, primary: AttemptRow, evidence: Evidence) 
         first = _read_evidence(layout, primary)
     except GradeError as error:
         return error.code
-    return check_pair(first, evidence.attempt)
+    return check_pair(first, evidence.attempt, primary_digest=primary.digest)
 
 
 def _record_verdict(connection: Connection, context: NodeContext, chosen: Chosen, graded: Graded) -> None:

@@ -21,12 +21,13 @@ from node.jobs import Job, JobState
 from node.store.events import append_event, now_ms
 from node.store.schema import cost_credits, submissions
 from node.store.values import storable
+from scoring.grade import REVIEW_CODES
 
 PAID, CREDIT = "paid", "credit"  # admissions that cost their miner something
 OPERATOR = "operator"  # origin of a credit that a person granted
 PARKED = "parked"  # origin of a credit that a parked submission earned
 FEATURE_NOT_SERVED = "FEATURE_NOT_SERVED"
-SUSPECT_CODES = frozenset({"IMPLAUSIBLE_SPEEDUP"})  # parked for a person's eyes, not for a fault of ours
+SUSPECT_CODES = REVIEW_CODES  # parked for a person's eyes, not for a fault of ours
 
 
 class Credit(msgspec.Struct, frozen=True):
