@@ -16,8 +16,6 @@ import tempfile
 import traceback
 from typing import TYPE_CHECKING
 
-import typer
-
 from config.errors import CacheonError, ConfigurationError, ErrorDocument, ExitCode, HostError, InternalError
 from node.cli.output import talk_console, write_raw
 from node.envelope import failure_line
@@ -25,6 +23,7 @@ from node.envelope import failure_line
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import typer
     from rich.text import Text
 
 BLAME_TEXT = {

@@ -10,7 +10,8 @@ Rules
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, TextIO
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, TextIO, cast
 
 from node.envelope import success_line
 
@@ -65,10 +66,42 @@ def talk_console() -> Console:
 
 
 def _console(stream: TextIO) -> Console:
+    return _rich_console(stream) if stream.isatty() else cast("Console", _PipedConsole(stream))
+
+
+def _rich_console(stream: TextIO) -> Console:
     from rich.console import Console
 
     width = None if stream.isatty() else PIPED_COLUMNS
     return Console(file=stream, width=width, highlight=False, emoji=False)
+
+
+class _PipedConsole:
+    """A console of a stream that is no terminal: prints plain lines itself, as the printing library would.
+
+    That library, which takes longer to load than most commands take, is asked for everything else.
+    """
+
+    _PLAIN: ClassVar = ({"markup": False, "soft_wrap": True}, {"markup": False, "soft_wrap": True, "highlight": False})
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def print(self, *objects: object, **options: Any) -> None:
+        """Print one text, or whatever the library can print."""
+        text = objects[0] if len(objects) == 1 else None
+        if isinstance(text, str) and options in self._PLAIN and all(map(str.isprintable, text.split("\n"))):
+            self._stream.write(f"{text}\n")
+            self._stream.flush()
+        else:
+            self._library.print(*objects, **options)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._library, name)
+
+    @cached_property
+    def _library(self) -> Console:
+        return _rich_console(self._stream)
 
 
 def table(

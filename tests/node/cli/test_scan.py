@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +12,7 @@ import pytest
 
 from intake.manifest import ABI, LEGACY_ABI
 from intake.package import package_bundle
+from node.cli.process import _plainly_scanned
 
 if TYPE_CHECKING:
     from tests.node.cli.conftest import RunCli
@@ -75,3 +78,31 @@ def test_nobody_can_author_the_legacy_abi(cli: RunCli, tmp_path: Path, command: 
 def test_a_folder_that_is_not_there_is_one_error(cli: RunCli) -> None:
     """The command line is at fault, not a bundle."""
     assert cli("scan", "nowhere", "--json").document["error"]["code"] == "BUNDLE_FOLDER_MISSING"
+
+
+PROBE = """
+import sys
+from node.cli.main import run
+code = run(sys.argv[1:])
+print(code, *sorted({"typer", "rich", "pydantic"} & set(sys.modules)))
+"""
+
+
+def test_a_plain_scan_loads_neither_the_parser_nor_the_printing_library() -> None:
+    command = [sys.executable, "-c", PROBE, "scan", str(EXAMPLES / "silu_fast")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.splitlines()[-1] == "0"
+
+
+@pytest.mark.parametrize("words", [["{}"], ["{}", "--json"], ["--json", "{}"]])
+@pytest.mark.parametrize("bundle", [str(EXAMPLES / "silu_fast"), __file__, "no-such-folder"])
+def test_the_parser_reads_a_plain_scan_the_same(cli: RunCli, words: list[str], bundle: str) -> None:
+    """`--debug` first, which says nothing here, hands the line to the parser."""
+    given = ["scan", *(word.format(bundle) for word in words)]
+    quick, parsed = cli(*given), cli("--debug", *given)
+    assert (quick.code, quick.out, quick.err) == (parsed.code, parsed.out, parsed.err)
+
+
+@pytest.mark.parametrize("given", [["scan"], ["scan", ""], ["scan", "a", "b"], ["scan", "--", "-a"], ["scan", "-x"]])
+def test_what_is_no_plain_scan_is_left_to_the_parser(given: list[str]) -> None:
+    assert _plainly_scanned(given) is None

@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from config.errors import ExitCode
+
 HEAVY = (
     "botocore",
     "torch",
@@ -82,3 +84,21 @@ def test_no_page_of_help_loads_what_it_does_not_need() -> None:
     assert int(pages[1]) > 30
     assert pages[2] == "{0}"
     assert sorted({*HEAVY, *NEEDLESS} & set(loaded)) == []
+
+
+STOPPED = """
+import sys
+class Stopping:
+    def find_spec(self, name, path=None, target=None):
+        if name == sys.argv[1]:
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Stopping())
+from node.cli.main import run
+raise SystemExit(run(["scan", "."]))
+"""
+
+
+@pytest.mark.parametrize("module", ["node.cli.process", "msgspec", "config.errors", "node.cli.boundary"])
+def test_an_interrupt_while_the_command_is_being_loaded_prints_no_traceback(module: str) -> None:
+    done = subprocess.run([sys.executable, "-c", STOPPED, module], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (ExitCode.INTERRUPTED, "", "")
