@@ -40,7 +40,9 @@ def main(arguments: list[str]) -> int:
     log = structlog.get_logger()
     signal.signal(signal.SIGTERM, _interrupt)
     try:
-        attempt = run_attempt(read_request(options.request), emit, workplace=options.out)
+        # Beside the attempt's own folder: arms can read in their mount table where their trees lie, and its name would
+        # tell a bundle whose attempt it takes part in.
+        attempt = run_attempt(read_request(options.request), emit, workplace=options.out.parent)
         data = encode_attempt(attempt)
         digest = attempt_digest(data)
         path = write_attempt(options.out, digest, data)

@@ -84,6 +84,7 @@ class Rig:
     epoch_ns: int
     ranks: int = 1
     questions: dict[tuple[int, int], Question] = field(default_factory=dict)  # reused memory, by (case, call)
+    starting_ns: int = 0  # what all arms have taken to start and to prepare, until now
 
     def now_ns(self) -> int:
         """Return monotonic ns since the attempt began."""
@@ -94,7 +95,7 @@ class Rig:
         memory = self._memory(tuple(shapes))
         hello = secrets.token_bytes(16).hex()
         plan = ArmPlan(self.slot.key, self.dtype, self.arena.arm_threads, hello, setup.implementations)
-        deadline_ms = _START_PATIENCE * self.arena.call_deadline_ms
+        deadline_ms, begin = _START_PATIENCE * self.arena.call_deadline_ms, time.monotonic_ns()
         try:
             kind = ArmGroup if self.slot.collective else Arm
             arm = kind.start(self.zygote, plan, setup.policy, memory, deadline_ms=deadline_ms)
@@ -108,6 +109,7 @@ class Rig:
         except BaseException:
             arm.close()
             raise
+        self.starting_ns += time.monotonic_ns() - begin
         return arm
 
     def _memory(self, shapes: tuple[Dimensions, ...]) -> CallMemory:

@@ -13,6 +13,7 @@ import math
 import statistics
 from dataclasses import dataclass
 
+from qualify.arm_handle import ArmError
 from qualify.measure import run_launch
 from qualify.screens.base import Examined, ScreenReceipt
 from qualify.screens.bench import Bench
@@ -73,6 +74,8 @@ def _measure(bench: Bench, test: SequentialTest, launches: int) -> None:
     coins = find_policy(arena.speed_policy).betting.open_launches
     for index in range(launches):
         if bench.rig.now_ns() > arena.attempt_budget_seconds * 1_000_000_000:
+            if not findings.launches:
+                _require_haste(bench)
             findings.ending = "time"
             return
         slot = sealing.candidate_slot(seed, attempt_id, index, open_launches=coins)
@@ -92,6 +95,19 @@ def _measure(bench: Bench, test: SequentialTest, launches: int) -> None:
         if decision is not Decision.CONTINUE:
             findings.ending = "launches" if decision is Decision.EXHAUSTED else "decided"
             return
+
+
+def _require_haste(bench: Bench) -> None:
+    """Raise `ArmError` (dawdled) when time ran out before any launch and the candidate's arms took most of it.
+
+    Until then only arms of the candidate have run. Without this it could keep itself from ever being measured.
+    """
+    budget = bench.docket.arena.attempt_budget_seconds * 1_000_000_000
+    calls = sum(sum(record.call_ns) for record in bench.findings.stages)
+    starts = sum(view.rig.starting_ns for view in bench.views())
+    if 2 * (calls + starts) > budget:
+        detail = f"{starts // 1_000_000} ms of starts and {calls // 1_000_000} ms of calls before the first launch"
+        raise ArmError("dawdled", detail)
 
 
 def _sentence(facts: dict[str, int | str]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -49,6 +50,32 @@ def test_a_finished_attempt_is_on_disk_under_its_digest(tmp_path: Path) -> None:
     assert attempt_digest(data) == events[-1]["digest"]
     assert read_attempt(data).attempt_id == request.attempt_id
     assert [item.name for item in path.parent.iterdir()] == [path.name]
+
+
+TELL_TALE = """
+with open("/proc/self/mountinfo") as file:
+    [place] = [line.split()[3] for line in file if " /engine/" in line]
+raise RuntimeError(place)
+"""
+
+
+def test_an_arm_does_not_learn_whose_attempt_it_is_in(tmp_path: Path) -> None:
+    """The mount table shows where on the host a bundle lies; neither attempt nor request are named there."""
+    bundle = tmp_path / "bundle"
+    shutil.copytree(EXAMPLES / "silu_fast", bundle)
+    source = next((bundle / "kernels").glob("*.py"))
+    source.write_text(TELL_TALE + source.read_text())
+    request = make_request(describe_bundle(bundle, tmp_path / "r.json"), write_arena(tmp_path))
+    out = tmp_path / "attempts" / request.attempt_id
+    path = tmp_path / "request.json"
+    path.write_bytes(encode_request(request))
+    command = [sys.executable, "-m", "qualify.attempt_main", "--request", str(path), "--out", str(out)]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, check=True)
+    written = Path(json.loads(ran.stdout.splitlines()[-1])["path"])
+    attempt = read_attempt(gzip.decompress(written.read_bytes()))
+    assert "/trees-" in attempt.incidents[0].detail
+    assert request.attempt_id not in attempt.incidents[0].detail
+    assert [item.name for item in out.parent.iterdir()] == [request.attempt_id]
 
 
 def test_an_arena_that_does_not_exist_is_a_usage_error(tmp_path: Path) -> None:
