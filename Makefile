@@ -5,15 +5,18 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
+unexport PYTHONDONTWRITEBYTECODE # commands are started hundreds of times: none of them should compile all modules anew
 .PHONY: help demo test lint sdk hostile soak bench docs clean
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
 
-$(STAMP): pyproject.toml constraints.txt
+$(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "Python 3.11 was not found; install it or run: make PYTHON=/path/to/python3.11"; exit 2; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed; found $$($(PYTHON) -V)"; exit 2; }
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { echo "python venv is missing; on Debian and Ubuntu: apt-get install python3-venv"; exit 2; }
+	@$(PYTHON) -m venv $(VENV) || { echo "python venv is missing; on Debian and Ubuntu: apt-get install python3-venv"; exit 2; }
+
+$(STAMP): pyproject.toml constraints.txt | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
@@ -25,15 +28,21 @@ lint: $(STAMP) ## ruff, mypy strict, import rules
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-sdk: $(STAMP) ## the other SDKs and command lines that tests/chain/sdk runs, each in .sdk/VERSION
+sdk: | $(BIN)/python ## the other SDKs and command lines that tests/chain/sdk runs, each in .sdk/VERSION
 	PYTHONPATH=. $(BIN)/python -m tests.chain.sdk.install
 
-# The tests measure real processes, and other work on the machine can starve one. What failed is run once more, alone; what
-# fails twice has failed. A test that needed its second run is a fault all the same: mend it.
-test: lint sdk ## everything CI runs
+# First the workers run, side by side, what may run so (tests/turns.py); then what is marked `quiet` runs alone. What failed
+# (status 1) is run once more, alone, because other work on a machine can starve a measured process; what fails twice has
+# failed. A test that needed its second run is a fault all the same: mend it.
+PYTEST := $(BIN)/python -m pytest
+AGAIN := { test $$? -eq 1 && echo "Once more what failed:" && $(PYTEST) --last-failed --last-failed-no-failures none; }
+WORKERS ?= 2
+
+test: ## everything CI runs: lint, sdk and all tests
+	$(MAKE) --no-print-directory --jobs=2 --output-sync lint sdk
 	@rm -rf .pytest_cache
-	$(BIN)/python -m pytest || { \
-	  echo "Once more what failed:"; $(BIN)/python -m pytest --last-failed --last-failed-no-failures none; }
+	$(PYTEST) -m "not quiet" --numprocesses $(WORKERS) || $(AGAIN)
+	$(PYTEST) -m quiet || $(AGAIN)
 
 hostile: $(STAMP) ## every cheat of tests/hostile against intake and the referee
 	PYTHONPATH=. $(BIN)/python -m tests.hostile.run
