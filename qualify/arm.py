@@ -71,6 +71,7 @@ def main(fds: tuple[int, ...], argument: bytes) -> None:
         server = _Server(plan, slot, memory)
     except BundleLoadError as error:
         failure = Failure.ENTRY_MISSING if error.missing else Failure.IMPORT_FAILED
+        failure = Failure.SIGNATURE if error.uncallable else failure
         _send(control, Reply(FrameKind.FAILED, hello, failure, str(error)))
         return
     except _SignatureError as error:
@@ -140,8 +141,9 @@ class _Server:
             if chosen.is_stock:
                 implementation = Implementation(str(STOCK_ROOT), *slot.stock, slot.stock_prepare)
             entry, prepare = self._load(implementation)
-            _require_signature(entry, implementation.entry, slot.arguments)
-            _require_signature(prepare, implementation.prepare, slot.weights)
+            source = implementation.source
+            _require_signature(entry, f"{source}:{_line_of(entry)}: {implementation.entry}", slot.arguments)
+            _require_signature(prepare, f"{source}:{_line_of(prepare)}: {implementation.prepare}", slot.weights)
             self._entries.append(entry)
             self._prepares.append(prepare)
 
@@ -170,7 +172,8 @@ class _Server:
         return Reply(FrameKind.DONE, call.nonce)
 
     def _arguments(self, call: Call, dimensions: Dimensions, key: tuple[int, tuple[int, ...]]) -> list[Any]:
-        shapes, scalars = self._slot.shapes(dimensions), self._slot.scalars(dimensions)
+        shapes = self._slot.shapes(dimensions)
+        scalars = {**self._slot.scalars(dimensions), **dict(zip(self._slot.free_scalars, call.scalars, strict=True))}
         offsets = iter(call.offsets)
         arguments: list[Any] = []
         for one in self._slot.arguments:
@@ -203,7 +206,8 @@ class _Server:
 def _compose(slot: Slot, one: Implementation, loader: BundleLoader) -> tuple[Entry, Entry]:
     """Return the two halves of a row that fills an override point."""
 
-    loader.entry(one.source, f"{one.entry}_ref")  # what is wrong with the module is said as for every other row
+    reference = loader.entry(one.source, f"{one.entry}_ref")  # what is wrong is said as for every other row
+    _require_signature(reference, f"{one.source}:{_line_of(reference)}: {one.entry}_ref", _HOLE)
 
     def load(name: str) -> Entry | None:
         try:
@@ -219,7 +223,13 @@ class _SignatureError(Exception):
 
 
 def _require_signature(entry: Entry, name: str, arguments: Sequence[Argument]) -> None:
-    """Raise `_SignatureError` when `entry` says that it takes other positional arguments."""
+    """Raise `_SignatureError` when `entry` says that it takes other positional arguments, or does nothing when called.
+
+    `name` is how to call it in words, with its place.
+    """
+    for is_such, what in _IDLE:
+        if is_such(entry) or is_such(getattr(type(entry), "__call__", None)):  # noqa: B004 - the method itself
+            raise _SignatureError(f"{name} is {what}: calling it computes nothing, and nobody runs what it returns")
     try:
         signature = inspect.signature(entry, follow_wrapped=False)
     except (TypeError, ValueError):  # it has none, as compiled functions; calling it will tell
@@ -229,6 +239,20 @@ def _require_signature(entry: Entry, name: str, arguments: Sequence[Argument]) -
     except TypeError:
         wanted = ", ".join(argument.name for argument in arguments)
         raise _SignatureError(f"{name}{signature} does not take ({wanted})") from None
+
+
+_HOLE = (Argument("gate", "input"), Argument("up", "input"))  # what the reference of an override takes
+_IDLE = (
+    (inspect.iscoroutinefunction, "an async function"),
+    (inspect.isasyncgenfunction, "an async generator"),
+    (inspect.isgeneratorfunction, "a generator"),
+)
+
+
+def _line_of(entry: Entry) -> int:
+    """Return the line on which a function begins, 1 for what does not say."""
+    line = getattr(getattr(entry, "__code__", None), "co_firstlineno", 1)
+    return line if isinstance(line, int) else 1
 
 
 def _keep(*weights: torch.Tensor) -> tuple[torch.Tensor, ...]:

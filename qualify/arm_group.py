@@ -91,10 +91,17 @@ class ArmGroup(Arm):
             raise
         return group
 
-    def place(self, implementation: int, extents: Sequence[int], offsets: Sequence[int], deadline_ms: int) -> int:
+    def place(
+        self,
+        implementation: int,
+        extents: Sequence[int],
+        offsets: Sequence[int],
+        deadline_ms: int,
+        scalars: Sequence[float] = (),
+    ) -> int:
         """Have the arguments of the next call built on every rank; `offsets` are those of all ranks in a row."""
         nonce = secrets.token_bytes(NONCE_BYTES)
-        call = Call(nonce, implementation, tuple(extents), ())
+        call = Call(nonce, implementation, tuple(extents), (), scalars=tuple(scalars))
         return self._ask_all(self._frames(call, offsets), nonce, deadline_ms)
 
     def call(self, deadline_ms: int) -> int:

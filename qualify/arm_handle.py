@@ -134,13 +134,21 @@ class Arm(Closing):
             raise
         return arm
 
-    def place(self, implementation: int, extents: Sequence[int], offsets: Sequence[int], deadline_ms: int) -> int:
+    def place(
+        self,
+        implementation: int,
+        extents: Sequence[int],
+        offsets: Sequence[int],
+        deadline_ms: int,
+        scalars: Sequence[float] = (),
+    ) -> int:
         """Have the arguments of the next call built, before its inputs are written. Returns the ns it took.
 
         Raises `ArmError`.
         """
         nonce = secrets.token_bytes(NONCE_BYTES)
-        return self._ask(encode_call(Call(nonce, implementation, tuple(extents), tuple(offsets))), nonce, deadline_ms)
+        call = Call(nonce, implementation, tuple(extents), tuple(offsets), scalars=tuple(scalars))
+        return self._ask(encode_call(call), nonce, deadline_ms)
 
     def call(self, deadline_ms: int) -> int:
         """Run the placed call and return how long the arm was allowed to run, in ns. Raises `ArmError`."""

@@ -10,6 +10,7 @@ Invariants
 
 from __future__ import annotations
 
+import ast
 import builtins
 import importlib
 import importlib.abc
@@ -23,11 +24,15 @@ from typing import Any
 
 
 class BundleLoadError(Exception):
-    """The entry of a bundle cannot be had. `missing` tells an absent entry from a module that does not load."""
+    """The entry of a bundle cannot be had.
 
-    def __init__(self, message: str, *, missing: bool) -> None:
+    `missing` tells an absent entry from a module that does not load, `uncallable` one that is there and no function.
+    """
+
+    def __init__(self, message: str, *, missing: bool, uncallable: bool = False) -> None:
         super().__init__(message)
         self.missing = missing
+        self.uncallable = uncallable
 
 
 class BundleLoader:
@@ -45,9 +50,13 @@ class BundleLoader:
         """
         parts = source.removesuffix(".py").split("/")
         module = importlib.import_module(".".join((self._package, *parts)))
-        value = getattr(module, name, None)
-        if not callable(value):
+        if not hasattr(module, name):
             raise BundleLoadError(f"{source} defines no callable {name}", missing=True)
+        value = getattr(module, name)
+        if not callable(value):
+            place = f"{source}:{line_of(self._root / source, name)}"
+            what = f"{name} is of type {type(value).__name__}, which cannot be called"
+            raise BundleLoadError(f"{place}: {what}", missing=True, uncallable=True)
         return value  # type: ignore[no-any-return]
 
     def _builtins(self) -> dict[str, Any]:
@@ -76,6 +85,16 @@ class BundleLoader:
 
     def _is_local(self, top: str) -> bool:
         return (self._root / top).is_dir() or (self._root / f"{top}.py").is_file()
+
+
+def line_of(file: Path, name: str) -> int:
+    """Return the line on which a source binds `name` last at its top level, 1 where it does not say."""
+    line = 1
+    for statement in ast.parse(file.read_bytes()).body:
+        bound = [node for node in ast.walk(statement) if isinstance(node, ast.Name) and node.id == name]
+        if getattr(statement, "name", None) == name or any(isinstance(node.ctx, ast.Store) for node in bound):
+            line = statement.lineno
+    return line
 
 
 class _Finder(importlib.abc.MetaPathFinder):

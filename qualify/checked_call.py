@@ -26,7 +26,7 @@ from qualify.content import Content, Source, Style
 from qualify.dtypes import DTYPES
 from qualify.group_memory import ranked, share
 from qualify.memory import PAGE
-from qualify.slots.base import Argument, Dimensions, Slot, Tensors
+from qualify.slots.base import Argument, Dimensions, Scalar, Slot, Tensors
 from scoring.attempt import CallCheck
 
 _GRACE_SECONDS = 0.15  # how long a wrong output is watched for a late change
@@ -46,6 +46,7 @@ class Question:
     answers: dict[str, torch.Tensor]
     expectations: dict[str, Expectation]
     digest: str
+    scalars: dict[str, Scalar]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +128,9 @@ class Inquirer:
         """
         question = reuse or self._blank(dimensions, style)
         question.style = style
-        self._slot.draw(question.inputs, dimensions, style, Source(self._content, generator))
+        source = Source(self._content, generator)
+        self._slot.draw(question.inputs, dimensions, style, source)
+        question.scalars = {**self._slot.scalars(dimensions), **self._slot.draw_scalars(dimensions, style, source)}
         return self._answered(question, precision)
 
     def perturbed(self, question: Question, generator: np.random.Generator, precision: torch.dtype) -> Question:
@@ -135,6 +138,7 @@ class Inquirer:
         changed = self._blank(question.dimensions, question.style)
         for name, tensor in changed.inputs.items():
             tensor.copy_(question.inputs[name])
+        changed.scalars = question.scalars
         self._slot.perturb(changed.inputs, question.dimensions, Source(self._content, generator))
         return self._answered(changed, precision)
 
@@ -142,14 +146,14 @@ class Inquirer:
         shapes = self._slot.shapes(dimensions)
         inputs = {one.name: self._room(one, shapes) for one in self._slot.tensors() if one.role == "input"}
         answers = {name: torch.empty(shapes[name], dtype=torch.float32) for name in self._slot.names("output")}
-        return Question(dimensions, style, inputs, answers, {}, "")
+        return Question(dimensions, style, inputs, answers, {}, "", {})
 
     def _room(self, argument: Argument, shapes: Mapping[str, tuple[int, ...]]) -> torch.Tensor:
         shape = self._slot.stacked(argument.name, shapes[argument.name], self._ranks)
         return torch.empty(shape, dtype=argument.torch_dtype(self._dtype))
 
     def _answered(self, question: Question, precision: torch.dtype) -> Question:
-        scalars, comparator = self._slot.scalars(question.dimensions), self._slot.comparator
+        comparator = self._slot.comparator
         tolerances = {
             name: self._slot.output_bounds(name, self._dtype_name, question.style) for name in question.answers
         }
@@ -160,7 +164,7 @@ class Inquirer:
         for start in range(0, rows, step):  # in pieces that stay in the cache
             piece = slice(start, start + step)
             inputs = {name: self._slot.rows_of(name, tensor, piece) for name, tensor in question.inputs.items()}
-            for name, value in self._slot.reference({**inputs, **weights}, scalars, precision).items():
+            for name, value in self._slot.reference({**inputs, **weights}, question.scalars, precision).items():
                 target = question.answers[name]
                 (target[piece] if self._slot.row_inputs else target).copy_(value)
                 bounds[name].append(comparator.row_bounds(value, tolerances[name]))
@@ -186,8 +190,7 @@ class Inquirer:
         """
         memory = arm.memory
         places = memory.place(question.dimensions, arm.calls % 2, draws.generator(self._content, "places"))
-        extents = [question.dimensions[name] for name in self._slot.dimensions]
-        placing = arm.place(implementation, extents, places.offsets, self._deadline_ms)
+        placing = self.place(arm, implementation, question, places)
         memory.write_inputs(places, question.inputs)
         memory.write_filler(places, self._content, draws.generator(self._content, "filler"))
         guards = memory.guards(places)
@@ -204,6 +207,12 @@ class Inquirer:
             raise ArmError("input_mutated", "an input changed during the call")
         arm.last_output = (places, memory.copy_outputs(places))
         return elapsed, CallCheck(question.digest, digest, "", worst)
+
+    def place(self, arm: Arm, implementation: int, question: Question, places: Places) -> int:
+        """Let the arm build the arguments of a call. Returns the ns it took. Raises `ArmError`."""
+        extents = [question.dimensions[name] for name in self._slot.dimensions]
+        scalars = [float(question.scalars[name]) for name in self._slot.free_scalars]
+        return arm.place(implementation, extents, places.offsets, self._deadline_ms, scalars)
 
     def empty_caches(self) -> None:
         """Read so much that nothing of an earlier call is left in the last-level cache."""

@@ -54,6 +54,7 @@ LARGE = Style("large", 1.0, 1.0)  # logits that overflow an exponential
 RAGGED = Style("ragged", 1.0, 1.0, crowd=True)  # lengths at the edges of what is legal, bait beyond them
 CROWDED = Style("crowded", 1.0, 1.0, crowd=True)  # all tokens choose the same experts
 PADDED = Style("padded", 1.0, 1.0)  # huge values where nothing may be read
+SCALARS = Style("scalars", 0.5, 2.0)  # scalars that no model has, and inputs for which they matter
 
 TIMED_STYLES = (NORMAL, SHIFTED, SCALED)
 ALL_STYLES = (NORMAL, SHIFTED, SCALED, HEAVY, ROWS, SMALL)
@@ -171,6 +172,10 @@ class Source:
     def permutation(self, target: torch.Tensor) -> None:
         """Write the integers below its length into the vector `target`, in random order."""
         target.copy_(torch.from_numpy(self._generator.permutation(target.numel())))
+
+    def scalar(self, low: float, high: float) -> float:
+        """Return one number between two positive ones, all magnitudes alike."""
+        return math.exp(self._generator.uniform(math.log(low), math.log(high)))
 
     def index(self, count: int) -> int:
         """Return one integer below `count`."""

@@ -2,9 +2,10 @@
 
 Invariants
 1. Cases are the slot's public shapes with hidden jitter (the public shape itself when jitter leaves the candidate's
-   domain) and every shape of the workload that reaches the candidate; other shapes do not apply.
-2. Every edge of the slot is one case: on the smallest shape that applies, or where that takes many rows to show, on
-   the one with the most of them.
+   domain), every shape of the workload that reaches the candidate, and one far from all public ones where the domain
+   holds such (`qualify.far_shapes`); other shapes do not apply.
+2. Every edge of the slot is one case: on the smallest shape that applies and on which it shows, or where that takes
+   many rows, on the one with the most of them. Where it shows on none, a shape is changed if the domain allows it.
 3. Every case is asked twice: once with fresh inputs, once after a private perturbation of the same inputs (edges: with
    inputs drawn again), with other filler and at another place. An output that does not follow the inputs is wrong.
 4. Expectations are computed in float64.
@@ -21,6 +22,7 @@ import torch
 from qualify.arm_handle import Arm
 from qualify.checked_call import Draws, Inquirer
 from qualify.content import ALL_STYLES, Content, Style
+from qualify.far_shapes import far_shape
 from qualify.slots.base import Dimensions, Slot
 from scoring.attempt import StageRecord
 
@@ -50,8 +52,11 @@ def plan_cases(
             shapes.append(shape)
     shapes += [shape for shape in workload if reaches(shape)]
     order = content.generator("styles").permutation(len(ALL_STYLES))
+    edges = [CorrectnessCase(_edge_shape(slot, shapes, style, reaches), style) for style in slot.edges if shapes]
+    far = far_shape(slot, content.generator("far"), reaches, lambda shape: elements(slot, shape)) if shapes else None
+    shapes += [] if far is None else [far]
     cases = [CorrectnessCase(shape, ALL_STYLES[order[index % len(ALL_STYLES)]]) for index, shape in enumerate(shapes)]
-    return cases + [CorrectnessCase(_edge_shape(slot, shapes, style), style) for style in slot.edges if shapes]
+    return cases + edges
 
 
 def run_case(
@@ -66,18 +71,23 @@ def run_case(
         second = inquirer.perturbed(first, again, precision)
     else:
         second = inquirer.question(case.dimensions, case.style, again, precision)
-    checks = tuple(
-        inquirer.ask(arm, implementation, question, Draws(STAGE_NUMBER, 0, index, call))[1]
+    answers = [
+        inquirer.ask(arm, implementation, question, Draws(STAGE_NUMBER, 0, index, call))
         for call, question in enumerate((first, second))
-    )
-    return StageRecord(STAGE, dict(case.dimensions), dtype, checks)
+    ]
+    checks, times = tuple(check for _, check in answers), tuple(ns for ns, _ in answers)
+    return StageRecord(STAGE, dict(case.dimensions), dtype, checks, times)
 
 
-def _edge_shape(slot: Slot, shapes: Sequence[Dimensions], style: Style) -> Dimensions:
+def _edge_shape(
+    slot: Slot, shapes: Sequence[Dimensions], style: Style, reaches: Callable[[Dimensions], bool]
+) -> Dimensions:
     output = slot.names("output")[0]
+    changed = [shape for shape in (slot.legal(slot.shown(one, style)) for one in shapes) if reaches(shape)]
+    chosen = [shape for shape in shapes if slot.shown(shape, style) == dict(shape)] or changed or shapes
     if style.crowd:
-        return max(shapes, key=lambda shape: (slot.shapes(shape)[output][0], -elements(slot, shape)))
-    return min(shapes, key=lambda shape: elements(slot, shape))
+        return max(chosen, key=lambda shape: (slot.shapes(shape)[output][0], -elements(slot, shape)))
+    return min(chosen, key=lambda shape: elements(slot, shape))
 
 
 def _jittered(slot: Slot, public: Dimensions, generator: np.random.Generator) -> Dimensions:

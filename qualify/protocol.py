@@ -9,7 +9,7 @@ Invariants
 2. The arm may scribble anything on its end. Decoding never raises on hostile bytes, it returns a `Malformed`.
 3. A reply is an answer only when it echoes the nonce of its round, which the arm cannot know beforehand.
 4. Text in a frame is opaque: bounded, reduced to printable ASCII, shown to people, never parsed.
-5. A call carries offsets and extents and nothing else: no seed, no expected value, no clock, no later call.
+5. A call carries offsets, extents and scalars and nothing else: no seed, no expected value, no clock, no later call.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ FRAME_BYTES = 512
 NONCE_BYTES = 16
 DIMENSIONS_MAX = 8  # extents in one call
 TENSORS_MAX = 8  # tensors in one call
+SCALARS_MAX = 2  # scalars in one call that its dimensions do not fix
 TEXT_BYTES = 384
 
 _MAGIC = b"CAC1"
 _HEAD = struct.Struct("<4sBBH16s")  # magic, kind, detail, text length or count, nonce
-_CALL = struct.Struct("<BB6x8I8Q")  # dimensions used, tensors used, extents, byte offsets
+_CALL = struct.Struct("<BBB5x8I8Q2d")  # dimensions, tensors and scalars used; extents, byte offsets, scalars
 
 _NONCE = slice(_HEAD.size - NONCE_BYTES, _HEAD.size)
 
@@ -56,6 +57,8 @@ class Failure(enum.IntEnum):
 class Call:
     """One call: which implementation, the extents in the slot's order, and where each tensor lies (bytes).
 
+    `scalars` are those of `Slot.free_scalars`, in that order.
+
     With `prepare`, the tensors are one set of weights and its load-time half runs instead.
     """
 
@@ -64,6 +67,7 @@ class Call:
     extents: tuple[int, ...]
     offsets: tuple[int, ...]
     prepare: bool = False
+    scalars: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +89,16 @@ class Malformed:
 
 def encode_call(call: Call) -> bytes:
     """Return the frame of `call`. Raises `ValueError` for a call outside the frame's bounds (a fault of ours)."""
-    if len(call.extents) > DIMENSIONS_MAX or len(call.offsets) > TENSORS_MAX or len(call.nonce) != NONCE_BYTES:
+    counts = len(call.extents), len(call.offsets), len(call.scalars)
+    limits = DIMENSIONS_MAX, TENSORS_MAX, SCALARS_MAX
+    if any(count > limit for count, limit in zip(counts, limits, strict=True)) or len(call.nonce) != NONCE_BYTES:
         raise ValueError("call does not fit a frame")
     extents = (*call.extents, *(0,) * (DIMENSIONS_MAX - len(call.extents)))
     offsets = (*call.offsets, *(0,) * (TENSORS_MAX - len(call.offsets)))
     kind = FrameKind.PREPARE if call.prepare else FrameKind.PLACE
     head = _HEAD.pack(_MAGIC, kind, call.implementation, 0, call.nonce)
-    return _pad(head + _CALL.pack(len(call.extents), len(call.offsets), *extents, *offsets))
+    scalars = (*call.scalars, *(0.0,) * (SCALARS_MAX - len(call.scalars)))
+    return _pad(head + _CALL.pack(*counts, *extents, *offsets, *scalars))
 
 
 def decode_call(frame: bytes) -> Call:
@@ -101,10 +108,11 @@ def decode_call(frame: bytes) -> Call:
     magic, kind, implementation, _, nonce = _HEAD.unpack_from(frame)
     if magic != _MAGIC or kind not in (FrameKind.PLACE, FrameKind.PREPARE):
         raise ValueError("not a call frame")
-    n_extents, n_offsets, *numbers = _CALL.unpack_from(frame, _HEAD.size)
+    n_extents, n_offsets, n_scalars, *numbers = _CALL.unpack_from(frame, _HEAD.size)
     extents = tuple(numbers[:n_extents])
     offsets = tuple(numbers[DIMENSIONS_MAX : DIMENSIONS_MAX + n_offsets])
-    return Call(nonce, implementation, extents, offsets, kind == FrameKind.PREPARE)
+    scalars = tuple(numbers[DIMENSIONS_MAX + TENSORS_MAX :][:n_scalars])
+    return Call(nonce, implementation, extents, offsets, kind == FrameKind.PREPARE, scalars)
 
 
 def encode_go(nonce: bytes) -> bytes:

@@ -72,8 +72,7 @@ def _call(bench: Bench, arm: Arm, implementation: int, case: CorrectnessCase) ->
     draws = Draws(STAGE_NUMBER, 0, 0, arm.calls)
     question = rig.inquirer.question(dimensions, case.style, draws.generator(rig.content, "inputs"), torch.float32)
     places = arm.memory.place(dimensions, arm.calls % 2, draws.generator(rig.content, "places"))
-    extents = [dimensions[name] for name in rig.slot.dimensions]
-    arm.place(implementation, extents, places.offsets, rig.arena.call_deadline_ms)
+    rig.inquirer.place(arm, implementation, question, places)
     arm.memory.write_inputs(places, question.inputs)
     arm.memory.write_filler(places, rig.content, draws.generator(rig.content, "filler"))
     return arm.call(rig.arena.call_deadline_ms)

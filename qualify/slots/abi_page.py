@@ -15,10 +15,16 @@ from intake.templates import Template, load_templates
 from qualify.call_memory import GUARD
 from qualify.content import ALL_STYLES
 from qualify.dtypes import DTYPES
+from qualify.far_shapes import SPANS
 from qualify.memory import ALIGNMENT
 from qualify.slots.base import Argument, Slot, live_descriptor
 from qualify.slots.judging import EDGES
 from qualify.slots.registry import PROFILES, SLOTS
+
+
+def _step(name: str) -> int:
+    return SPANS[name].step
+
 
 _HEAD = f"""# Kernel ABI
 
@@ -46,7 +52,12 @@ SLOT` shows the same on a terminal; [targets.md](targets.md) says which targets 
    weights and nothing else, cannot write to them, and what it returns comes back as `prepared`. Without a `prepare` row
    `prepared` is the weights as a tuple.
 8. An entry is asked for shapes inside the domain of its row alone, and for any of those: for public ones, for hidden
-   neighbours of theirs, and for those that an arena measures.
+   neighbours of theirs, for those that an arena measures, and for one far from all of these. There, widths and heads'
+   widths are multiples of {_step("d")} and {_step("head_dim")}; a row that needs more says so in its domain.
+9. Scalars marked **free** are the caller's: timed calls have those of models, and an edge has others, new in every
+   call.
+10. An entry is a plain function. One that is `async`, or a generator, computes nothing when it is called, and is
+    refused.
 
 ## How answers are judged
 
@@ -56,10 +67,11 @@ the norm of what was expected plus `peak` times its largest element: the bound o
 Where `whole` is given, the norm of all errors is at most that times the norm of all that was expected.
 Where a slot has a stray share, that share of all elements may miss its bound, by no more than the factor given.
 
-Correctness is asked on the public shapes with hidden extents, on every shape of the workload, and on the slot's edges;
-every case twice, with other inputs at another place. Timed calls are judged as well, each of them. Before a validator
-uses a slot at all it makes sure that doing nothing, zeros, constants, averages, copied inputs, swapped arguments, less
-precision and the slot's typical mistakes are found out (`qualify/slots/admission.py`).
+Correctness is asked on the public shapes with hidden extents, on every shape of the workload, on one far from all of
+these, and on the slot's edges; every case twice, with other inputs at another place. Timed calls are judged as well,
+each of them. Before a validator uses a slot at all it makes sure that doing nothing, zeros, constants, averages, copied
+inputs, swapped arguments, less precision, hard-coded scalars and the slot's typical mistakes are found out
+(`qualify/slots/admission.py`).
 
 Inputs come from these distributions:
 
@@ -128,7 +140,8 @@ def _section(slot: Slot, template: Template, abi: SlotAbi) -> Iterator[str]:
 
 def _argument(slot: Slot, one: Argument, name: str, meaning: str) -> tuple[str, ...]:
     if one.role in ("scalar", "group", "prepared"):
-        return f"`{name}`", one.role, meaning, "-", "-"
+        role = f"{one.role}, free" if one.name in slot.free_scalars else one.role
+        return f"`{name}`", role, meaning, "-", "-"
     layout = f"rows with a pitch, {one.pad} elements longer than the row" if one.pad else "contiguous"
     role = f"{one.role}, each rank its own" if one.name in slot.per_rank else one.role
     return f"`{name}`", role, meaning, one.dtype or "of the call", layout

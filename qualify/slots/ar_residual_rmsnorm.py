@@ -13,10 +13,10 @@ from typing import ClassVar
 import torch
 
 from qualify.comparison import EXACT, STANDARD_TOLERANCES, Tolerance
-from qualify.content import DENORMAL, INTEGERS, Source, Style
+from qualify.content import DENORMAL, INTEGERS, SCALARS, Source, Style
 from qualify.slots.all_reduce import PART_SCALE, WHOLE_MAX
 from qualify.slots.base import Argument, Dimensions, Scalar, Slot, Tensors
-from qualify.slots.rmsnorm import EPSILON, vanishing
+from qualify.slots.rmsnorm import EPSILON, FAINT, drawn_epsilon, vanishing
 
 WEIGHT_LOW, WEIGHT_HIGH = 0.75, 1.25
 # Engines send parts in the dtype of the call. Where parts and residual cancel, what that rounds goes with their size,
@@ -44,7 +44,8 @@ class ArResidualRmsNorm(Slot):
     dimensions: ClassVar[tuple[str, ...]] = ("num_tokens", "hidden")
     row_inputs: ClassVar[frozenset[str]] = frozenset({"x", "residual"})
     per_rank: ClassVar[frozenset[str]] = frozenset({"x"})
-    edges: ClassVar[tuple[Style, ...]] = (DENORMAL, INTEGERS)
+    free_scalars: ClassVar[tuple[str, ...]] = ("eps",)
+    edges: ClassVar[tuple[Style, ...]] = (DENORMAL, INTEGERS, SCALARS)
     catalog_shapes: ClassVar[tuple[Mapping[str, int], ...]] = (
         {"num_tokens": 4, "hidden": 4096},
         {"num_tokens": 8, "hidden": 6144},
@@ -67,6 +68,9 @@ class ArResidualRmsNorm(Slot):
     def scalars(self, dimensions: Dimensions) -> dict[str, Scalar]:  # noqa: ARG002 - the same for every call
         return {"eps": EPSILON}
 
+    def draw_scalars(self, dimensions: Dimensions, style: Style, source: Source) -> dict[str, Scalar]:  # noqa: ARG002
+        return drawn_epsilon(style, source)
+
     def tolerance(self, dtype: str) -> Tolerance:
         return SUM_TOLERANCES[dtype]
 
@@ -84,9 +88,10 @@ class ArResidualRmsNorm(Slot):
                 source.integers(part, -WHOLE_MAX, WHOLE_MAX)
             source.integers(inputs["residual"], -_RESIDUAL_MAX, _RESIDUAL_MAX)
             return
+        scale = FAINT if style is SCALARS else 1.0
         for part in inputs["x"]:
-            source.fill(part, style, PART_SCALE)
-        source.fill(inputs["residual"], style)
+            source.fill(part, style, PART_SCALE * scale)
+        source.fill(inputs["residual"], style, scale)
 
     def reference(
         self, inputs: Tensors, scalars: Mapping[str, Scalar], precision: torch.dtype

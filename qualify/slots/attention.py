@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import torch
 
 from qualify.comparison import Tolerance
-from qualify.content import LARGE, Source, Style
+from qualify.content import LARGE, SCALARS, Source, Style
 
 # Probabilities are rounded to the dtype of the call before they meet the values in every fused kernel, so a row may be
 # off by one more rounding than elementwise code. Outputs are averages: their elements are small beside their inputs.
@@ -23,6 +23,7 @@ ATTENTION_TOLERANCES: Mapping[str, Tolerance] = {
 # common shift of all logits by hundreds would cost float32 itself more digits than the bounds leave.
 _WIDE_SCALE, _SHIFTED_SCALE = 0.15, 0.4
 _LARGE_KEYS = (8, 12)
+_STRETCH = (1.6, 2.5)  # what a scale that no model has is multiplied with, or divided by
 
 
 def draw_queries_and_keys(query: torch.Tensor, key: torch.Tensor, style: Style, source: Source) -> None:
@@ -40,6 +41,14 @@ def draw_queries_and_keys(query: torch.Tensor, key: torch.Tensor, style: Style, 
         scale = _WIDE_SCALE
     for tensor in (query, key):
         source.fill(tensor, style, scale)
+
+
+def drawn_scale(head: int, style: Style, source: Source) -> dict[str, float]:
+    """Return the `sm_scale` of style `SCALARS` for heads of that many features; none for other styles."""
+    if style is not SCALARS:
+        return {}
+    stretch = source.scalar(*_STRETCH)
+    return {"sm_scale": head**-0.5 * (stretch if source.index(2) else 1.0 / stretch)}
 
 
 def whole_groups(dimensions: Mapping[str, int]) -> dict[str, int]:

@@ -61,6 +61,7 @@ class Slot(ABC):
     stock: ClassVar[tuple[str, str]]  # file below `STOCK_ROOT` and entry of what an engine runs today
     stock_prepare: ClassVar[str] = ""  # its load-time half, in the same file
     dimensions: ClassVar[tuple[str, ...]]  # names of the extents, in the order the control channel carries them
+    free_scalars: ClassVar[tuple[str, ...]] = ()  # those that a caller chooses, whatever the extents are
     flags: ClassVar[frozenset[str]] = frozenset()  # of these: what is 0 or 1, and no extent
     count_dimensions: ClassVar[tuple[str, ...]] = ("num_tokens",)  # extents that hidden shapes jitter
     row_inputs: ClassVar[frozenset[str]] = frozenset()  # inputs of which row i alone decides row i of every output
@@ -104,6 +105,10 @@ class Slot(ABC):
         """Return the nearest extents that a call may have. Of what this returns, `shapes` and all else are defined."""
         return {name: min(extent, 1) if name in self.flags else max(extent, 1) for name, extent in dimensions.items()}
 
+    def shown(self, dimensions: Dimensions, style: Style) -> dict[str, int]:  # noqa: ARG002 - most edges always show
+        """Return the nearest extents at which an edge can tell a mistake; not always legal ones."""
+        return dict(dimensions)
+
     def telling(self, dimensions: Dimensions) -> bool:
         """Say whether one call of a public shape tells every mistake from a right answer: admission needs such."""
         return self.shapes(dimensions)[self.names("output")[0]][0] > 1
@@ -119,7 +124,16 @@ class Slot(ABC):
         """Return the expected outputs as float32, computed in `precision` from the rounded inputs and weights."""
 
     def scalars(self, dimensions: Dimensions) -> dict[str, Scalar]:  # noqa: ARG002 - most slots have none
-        """Return the scalar arguments of a call."""
+        """Return the scalar arguments of a call, as a model of these extents has them. Timed calls have these."""
+        return {}
+
+    def draw_scalars(
+        self,
+        dimensions: Dimensions,  # noqa: ARG002 - most slots have no free scalar
+        style: Style,  # noqa: ARG002
+        source: Source,  # noqa: ARG002
+    ) -> dict[str, Scalar]:
+        """Return what `free_scalars` are in a call of one style, where they are not those of `scalars`."""
         return {}
 
     def draw(self, inputs: Tensors, dimensions: Dimensions, style: Style, source: Source) -> None:  # noqa: ARG002

@@ -12,8 +12,14 @@ from typing import ClassVar
 import torch
 
 from qualify.comparison import Tolerance
-from qualify.content import LARGE, RAGGED, Source, Style
-from qualify.slots.attention import ATTENTION_TOLERANCES, attend, draw_queries_and_keys, whole_groups
+from qualify.content import LARGE, RAGGED, SCALARS, Source, Style
+from qualify.slots.attention import (
+    ATTENTION_TOLERANCES,
+    attend,
+    draw_queries_and_keys,
+    drawn_scale,
+    whole_groups,
+)
 from qualify.slots.base import Argument, Dimensions, Scalar, Slot, Tensors
 
 _BAIT = 3e4  # in keys and values behind the end of a sequence
@@ -35,7 +41,8 @@ class Decode(Slot):
     dimensions: ClassVar[tuple[str, ...]] = ("batch", "num_q_heads", "num_kv_heads", "head_dim", "ctx")
     count_dimensions: ClassVar[tuple[str, ...]] = ("batch", "ctx")
     row_inputs: ClassVar[frozenset[str]] = frozenset({"q", "k", "v", "seq_lens"})
-    edges: ClassVar[tuple[Style, ...]] = (LARGE, RAGGED)
+    free_scalars: ClassVar[tuple[str, ...]] = ("sm_scale",)
+    edges: ClassVar[tuple[Style, ...]] = (LARGE, RAGGED, SCALARS)
     catalog_shapes: ClassVar[tuple[Mapping[str, int], ...]] = (
         {"batch": 4, "num_q_heads": 8, "num_kv_heads": 8, "head_dim": 64, "ctx": 16},
         {"batch": 2, "num_q_heads": 8, "num_kv_heads": 2, "head_dim": 128, "ctx": 32},
@@ -52,6 +59,11 @@ class Decode(Slot):
     def legal(self, dimensions: Dimensions) -> dict[str, int]:
         return whole_groups(super().legal(dimensions))
 
+    def shown(self, dimensions: Dimensions, style: Style) -> dict[str, int]:
+        """Return extents with a second sequence, which may be short, or with two keys, of which a scale tells."""
+        batch, context = (2 if style is RAGGED else 1), (2 if style in (RAGGED, SCALARS) else 1)
+        return {**dimensions, "batch": max(batch, dimensions["batch"]), "ctx": max(context, dimensions["ctx"])}
+
     def descriptor(self, dimensions: Dimensions) -> dict[str, int | str]:
         return {
             "num_tokens": dimensions["batch"],
@@ -67,6 +79,9 @@ class Decode(Slot):
 
     def scalars(self, dimensions: Dimensions) -> dict[str, Scalar]:
         return {"sm_scale": dimensions["head_dim"] ** -0.5}
+
+    def draw_scalars(self, dimensions: Dimensions, style: Style, source: Source) -> dict[str, Scalar]:
+        return {**drawn_scale(dimensions["head_dim"], style, source)}
 
     def tolerance(self, dtype: str) -> Tolerance:
         return ATTENTION_TOLERANCES[dtype]

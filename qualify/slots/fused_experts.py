@@ -18,6 +18,7 @@ from qualify.slots.base import Argument, Dimensions, Scalar, Slot, Tensors
 
 _X_SCALE, WEIGHT_SCALE = 0.1, 0.05
 _ROUTING_LOW, _ROUTING_HIGH = 0.25, 0.75
+_CROWD = 3  # tokens that choose the same experts, at least
 
 # Two roundings to the dtype of the call lie between the input and the output, one of them before a long sum, and an
 # engine may round what every choice and every rank adds besides. In bfloat16 all of that takes about 0.5 % of a row,
@@ -70,6 +71,10 @@ class FusedExperts(Slot):
         """Return `dimensions` with at most as many choices as experts: a token chooses each once."""
         legal = super().legal(dimensions)
         return {**legal, "topk": min(legal["topk"], legal["num_experts"])}
+
+    def shown(self, dimensions: Dimensions, style: Style) -> dict[str, int]:
+        """Return extents with so many tokens that one expert can have too many of them."""
+        return {**dimensions, "num_tokens": max(_CROWD if style is CROWDED else 1, dimensions["num_tokens"])}
 
     def descriptor(self, dimensions: Dimensions) -> dict[str, int | str]:
         return {

@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Iterable, Iterator
 
-from qualify.content import CROWDED, DENORMAL, INTEGERS, LARGE, PADDED, RAGGED
+from qualify.content import CROWDED, DENORMAL, INTEGERS, LARGE, PADDED, RAGGED, SCALARS
 from qualify.slots.admission import admit
 from qualify.slots.base import Slot
 from qualify.slots.registry import PROFILES, SLOTS
@@ -18,6 +18,7 @@ EDGES = {
     LARGE.name: "attention: logits above 100, which overflow an exponential unless the largest is subtracted first",
     RAGGED.name: "lengths at the edges of what is legal, and bait behind them that must not be seen",
     CROWDED.name: "all tokens choose the same experts",
+    SCALARS.name: "scalars that no model has (`eps`, `sm_scale`), and inputs for which they matter",
     PADDED.name: "huge values in rows that belong to no token",
 }
 

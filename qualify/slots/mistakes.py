@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 
 from qualify.comparison import Rows
-from qualify.content import CROWDED, DENORMAL, INTEGERS, LARGE, PADDED, RAGGED, SMALL, Style
+from qualify.content import CROWDED, DENORMAL, INTEGERS, LARGE, PADDED, RAGGED, SCALARS, SMALL, Style
 from qualify.slots.fused_experts import Activation, mixture
 from qualify.slots.rehearsal import Rehearsal
 
@@ -226,6 +226,11 @@ def _without_eps(call: Rehearsal) -> Outputs:
     return call.expected(scalars={"eps": 0.0})
 
 
+def _hard_coded(call: Rehearsal) -> Outputs:
+    """Answer with the scalars that every model of these extents has, whatever the call says."""
+    return call.expected(scalars=call.slot.scalars(call.dimensions))
+
+
 def _average_over_blocks(call: Rehearsal) -> Outputs:
     expected = call.expected()["out"]
     return {"out": torch.where(expected.isfinite(), expected.roll(1, -1) + expected.roll(-1, -1), expected)}
@@ -333,6 +338,7 @@ EDGE_ANSWERINGS: tuple[Answering, ...] = (
     Answering("softmax without its maximum", _unstable, lambda call: call.style is LARGE and "v" in call.tensors),
     Answering("forgets the clamp", _with_activation(_unclamped), lambda call: call.style is LARGE and _profiled(call)),
     Answering("forgets epsilon", _without_eps, _in(DENORMAL)),
+    Answering("hard-coded scalar", _hard_coded, _in(SCALARS)),
     Answering("one bit too few", _one_bit_less, _in(INTEGERS)),
     Answering("looks behind the end", _whole_context, _in(RAGGED)),
     Answering("no room for a third token", _with("topk_weights", _first(2, 0)), _in(CROWDED)),

@@ -16,13 +16,14 @@ from typing import ClassVar
 import torch
 
 from qualify.comparison import Tolerance
-from qualify.content import PADDED, Source, Style
+from qualify.content import PADDED, SCALARS, Source, Style
 from qualify.slots.all_reduce import PART_SCALE
 from qualify.slots.ar_residual_rmsnorm import SUM_TOLERANCES, WEIGHT_HIGH, WEIGHT_LOW, normalised
 from qualify.slots.base import Argument, Dimensions, Scalar, Slot, Tensors
-from qualify.slots.rmsnorm import EPSILON
+from qualify.slots.rmsnorm import EPSILON, FAINT, drawn_epsilon
 
 _SCALE_LOW, _SCALE_HIGH = 0.25, 0.75
+_PADDING_PART = 8  # of the tokens, where a shape without padding is given some
 _POISON = 3e4  # in rows that belong to no token
 
 
@@ -44,7 +45,8 @@ class MoeFinalizeArRmsNorm(Slot):
     stock: ClassVar[tuple[str, str]] = ("moe_finalize_ar_rmsnorm.py", "moe_finalize_ar_rmsnorm")
     dimensions: ClassVar[tuple[str, ...]] = ("num_tokens", "exp_tokens", "topk", "hidden")
     per_rank: ClassVar[frozenset[str]] = frozenset({"gemm_out"})
-    edges: ClassVar[tuple[Style, ...]] = (PADDED,)
+    free_scalars: ClassVar[tuple[str, ...]] = ("eps",)
+    edges: ClassVar[tuple[Style, ...]] = (PADDED, SCALARS)
     catalog_shapes: ClassVar[tuple[Mapping[str, int], ...]] = (
         {"num_tokens": 8, "exp_tokens": 16, "topk": 5, "hidden": 4096},
         {"num_tokens": 64, "exp_tokens": 64, "topk": 5, "hidden": 6144},
@@ -80,15 +82,26 @@ class MoeFinalizeArRmsNorm(Slot):
     def scalars(self, dimensions: Dimensions) -> dict[str, Scalar]:  # noqa: ARG002 - the same for every call
         return {"eps": EPSILON}
 
+    def draw_scalars(self, dimensions: Dimensions, style: Style, source: Source) -> dict[str, Scalar]:  # noqa: ARG002
+        return drawn_epsilon(style, source)
+
+    def shown(self, dimensions: Dimensions, style: Style) -> dict[str, int]:
+        """Return extents with padding, where that is what is asked for."""
+        tokens, padded = dimensions["num_tokens"], dimensions["exp_tokens"]
+        if style is PADDED and padded <= tokens:
+            padded = tokens + max(1, tokens // _PADDING_PART)
+        return {**dimensions, "exp_tokens": padded}
+
     def tolerance(self, dtype: str) -> Tolerance:
         return SUM_TOLERANCES[dtype]
 
     def draw(self, inputs: Tensors, dimensions: Dimensions, style: Style, source: Source) -> None:
+        scale = FAINT if style is SCALARS else 1.0
         for part in inputs["gemm_out"]:
-            source.fill(part, style, PART_SCALE)
+            source.fill(part, style, PART_SCALE * scale)
         source.permutation(inputs["row_map"])
         source.uniform(inputs["scales"], _SCALE_LOW, _SCALE_HIGH)
-        source.fill(inputs["residual"], style)
+        source.fill(inputs["residual"], style, scale)
         source.uniform(inputs["weight"], WEIGHT_LOW, WEIGHT_HIGH)
         if style is PADDED:
             routes = inputs["row_map"].view(dimensions["topk"], dimensions["exp_tokens"])

@@ -61,6 +61,10 @@ class MsaBlockScore(Slot):
         size = legal["block_size"]
         return {**legal, "ctx": max(_BLOCKS_MIN, legal["ctx"] // size) * size}
 
+    def shown(self, dimensions: Dimensions, style: Style) -> dict[str, int]:
+        """Return extents with a second sequence, which may be short."""
+        return {**dimensions, "batch": max(2 if style is RAGGED else 1, dimensions["batch"])}
+
     def descriptor(self, dimensions: Dimensions) -> dict[str, int | str]:
         return {
             "num_tokens": dimensions["batch"],

@@ -54,13 +54,13 @@ class Rehearsal:
         self.ranks = (ranks or GROUP_SIZE) if slot.collective else 1
         self.dimensions = dimensions or small(slot)
         self.content = content or content_for(slot, self.dimensions, self.ranks)
-        self.scalars = slot.scalars(self.dimensions)
         self._shapes, self._call = slot.shapes(self.dimensions), DTYPES[dtype]
         source = Source(self.content, self.content.generator("inputs", self.ranks, sum(style.name.encode())))
         self.weights = {one.name: self._room(one) for one in slot.weights}
         slot.draw_weights(self.weights, self.dimensions, source)
         self.inputs = {one.name: self._room(one) for one in slot.tensors() if one.role == "input"}
         slot.draw(self.inputs, self.dimensions, style, source)
+        self.scalars = {**slot.scalars(self.dimensions), **slot.draw_scalars(self.dimensions, style, source)}
         noise = torch.Generator().manual_seed(3)
         self.outputs = [self._written(noise) for _ in range(self.ranks)]
 

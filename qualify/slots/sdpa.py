@@ -13,8 +13,14 @@ from typing import ClassVar
 import torch
 
 from qualify.comparison import Tolerance
-from qualify.content import LARGE, Source, Style
-from qualify.slots.attention import ATTENTION_TOLERANCES, attend, draw_queries_and_keys, whole_groups
+from qualify.content import LARGE, SCALARS, Source, Style
+from qualify.slots.attention import (
+    ATTENTION_TOLERANCES,
+    attend,
+    draw_queries_and_keys,
+    drawn_scale,
+    whole_groups,
+)
 from qualify.slots.base import Argument, Dimensions, Scalar, Slot, Tensors
 
 
@@ -33,7 +39,8 @@ class Sdpa(Slot):
     stock: ClassVar[tuple[str, str]] = ("attention.py", "attention")
     dimensions: ClassVar[tuple[str, ...]] = ("num_tokens", "num_q_heads", "num_kv_heads", "head_dim", "causal")
     flags: ClassVar[frozenset[str]] = frozenset({"causal"})
-    edges: ClassVar[tuple[Style, ...]] = (LARGE,)
+    free_scalars: ClassVar[tuple[str, ...]] = ("sm_scale",)
+    edges: ClassVar[tuple[Style, ...]] = (LARGE, SCALARS)
     catalog_shapes: ClassVar[tuple[Mapping[str, int], ...]] = (
         {"num_tokens": 1, "num_q_heads": 8, "num_kv_heads": 8, "head_dim": 64, "causal": 1},
         {"num_tokens": 16, "num_q_heads": 8, "num_kv_heads": 2, "head_dim": 128, "causal": 1},
@@ -50,6 +57,11 @@ class Sdpa(Slot):
 
     def legal(self, dimensions: Dimensions) -> dict[str, int]:
         return whole_groups(super().legal(dimensions))
+
+    def shown(self, dimensions: Dimensions, style: Style) -> dict[str, int]:
+        """Return extents with two tokens at least where the scale matters: a softmax over one key knows none."""
+        least = 2 if style is SCALARS else 1
+        return {**dimensions, "num_tokens": max(least, dimensions["num_tokens"])}
 
     def telling(self, dimensions: Dimensions) -> bool:
         """Say whether more than one token sees a mask."""
@@ -69,6 +81,9 @@ class Sdpa(Slot):
 
     def scalars(self, dimensions: Dimensions) -> dict[str, Scalar]:
         return {"sm_scale": dimensions["head_dim"] ** -0.5, "causal": bool(dimensions["causal"])}
+
+    def draw_scalars(self, dimensions: Dimensions, style: Style, source: Source) -> dict[str, Scalar]:
+        return {**drawn_scale(dimensions["head_dim"], style, source)}
 
     def tolerance(self, dtype: str) -> Tolerance:
         return ATTENTION_TOLERANCES[dtype]

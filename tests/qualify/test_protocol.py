@@ -28,8 +28,8 @@ NONCE = bytes(range(16))
 
 
 def test_a_call_survives_the_channel() -> None:
-    """Extents and offsets arrive as they were sent."""
-    call = Call(NONCE, 2, (512, 4096), (64, 1 << 33, 128))
+    """Extents, offsets and scalars arrive as they were sent, to the last bit."""
+    call = Call(NONCE, 2, (512, 4096), (64, 1 << 33, 128), scalars=(1e-6,))
     assert decode_call(encode_call(call)) == call
 
 

@@ -63,7 +63,7 @@ def test_a_good_bundle_passes_every_screen(sit: Sit, arena: str) -> None:
     [
         ("import not_there\n", "abi", "LOAD_FAILED", "not_there"),
         ("def other(x, out):\n    pass\n", "abi", "LOAD_FAILED", "no callable silu_and_mul"),
-        ("silu_and_mul = 3\n", "abi", "LOAD_FAILED", "no callable silu_and_mul"),
+        ("silu_and_mul = 3\n", "abi", "ENTRY_SIGNATURE", ":1: silu_and_mul is of type int"),
         ("def silu_and_mul(x):\n    pass\n", "abi", "ENTRY_SIGNATURE", "out"),
         ("def silu_and_mul(x, out, *, mode):\n    pass\n", "abi", "ENTRY_SIGNATURE", "mode"),
         ("def silu_and_mul(x, out):\n    raise ValueError('odd width')\n", "abi", "ARM_RAISED", "odd width"),
