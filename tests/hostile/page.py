@@ -44,6 +44,10 @@ _TAIL = """\
   that faster than the arm does (`202_own_loop`): measured, nothing at 2 ms a call and 7 % at 0.2 ms. Arenas have to
   time calls of half a millisecond or more; `cacheon bench` and the node's log say where one does not
   (`ARENA_CALLS_SHORT`).
+- Bits that arms leave for later ones. Processes share no memory and no writable file, but the kernel shows any of them
+  how much memory the host has free and which pages of system files are cached. With that a bundle can tell launches
+  apart, or that it is the crown and not the candidate. It cannot be wrong or late on that knowledge without failing,
+  and a coin that nobody sees decides its place; to be slow as a crown is what crown checks are for.
 - GPU rows without a folder, and what the others would do on a device. They need one.
 """
 
