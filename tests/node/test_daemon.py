@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -31,6 +30,7 @@ from node.store.lock import read_holder
 from node.store.submission_rows import Cursor, record_scan
 from qualify.intake_runner import IntakeRunner
 from tests.node.support import until
+from tests.ports import reserved_port
 
 Changes = dict[str, Any]
 pytestmark = pytest.mark.timeout(600)  # a node's start takes a minute on a machine that is busy with other things
@@ -66,12 +66,6 @@ def changed(settings: Settings, section: str = "", **changes: Any) -> Settings:
     inner = msgspec.structs.replace(getattr(settings, section), **changes)
     return msgspec.structs.replace(settings, **{section: inner})
 
-
-def closed_port() -> int:
-    """Return a port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.mark.parametrize(
@@ -206,7 +200,7 @@ async def test_serves_until_stopped_and_again(settings: Settings) -> None:
 
 async def test_a_node_started_before_its_chain_waits_and_goes_on(settings: Settings) -> None:
     """With nothing at the endpoint the node stays up and says why; once the chain is there it serves."""
-    port = closed_port()
+    port = reserved_port()
     settings = changed(settings, "chain", endpoints=(f"ws://127.0.0.1:{port}",))
     layout, stop, ready = StateLayout.at(settings.state_dir), asyncio.Event(), asyncio.Event()
     node = asyncio.create_task(run_node(settings, stop=stop, ready=ready))

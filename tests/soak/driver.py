@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import socket
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from chain.devnet.context import Context
 from chain.devnet.genesis_document import Genesis, NeuronSpec, OwnerSpec
 from chain.devnet.server import Devnet
 from tests.chain.devnet.support import NETUID, address, public
+from tests.ports import reserved_port
 from tests.soak.faults import add_counts, inject_all
 from tests.soak.miners import Miners
 from tests.soak.node_process import SINK, VALIDATOR, NodeOptions
@@ -42,7 +42,7 @@ class Soak:
         self.folder = folder
         self.rng = random.Random(plan.seed)
         self.miners = Miners(plan.miners, plan.odd_rate, self.rng)
-        self.port = _free_port()
+        self.port = reserved_port()
         self.chain: Devnet
         self.node = NodeProcess(
             NodeOptions(f"ws://127.0.0.1:{self.port}", str(folder / "node"), plan.request_seconds, 0.05),
@@ -181,9 +181,3 @@ def _genesis(plan: SoakPlan, miners: list[str]) -> Genesis:
         netuid=NETUID, tempo=plan.tempo, commit_reveal=plan.commit_reveal, weights_rate_limit=2, neurons=tuple(neurons),
         owner=OwnerSpec(address("//Owner"), address("//Owner//cold")),
     )
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

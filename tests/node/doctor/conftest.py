@@ -53,10 +53,3 @@ def silent_listener() -> socket.socket:
     listener.bind(("127.0.0.1", 0))
     listener.listen()
     return listener
-
-
-def closed_port() -> int:
-    """Return a port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

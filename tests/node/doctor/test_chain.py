@@ -12,7 +12,8 @@ from config.settings import Settings
 from node.doctor.chain import judge_age, judge_finality, look_chain, reach, require_own_chain
 from node.doctor.check import Finding, State, Subject
 from node.store.engine import Store
-from tests.node.doctor.conftest import changed, closed_port, silent_listener
+from tests.node.doctor.conftest import changed, silent_listener
+from tests.ports import reserved_port
 
 
 async def look(settings: Settings) -> dict[str, Finding]:
@@ -85,7 +86,7 @@ async def test_how_far_a_look_comes(
 async def test_endpoints_that_do_not_answer(node_settings: Settings) -> None:
     """A closed port and a port that never answers are failures within the deadline of a request."""
     with silent_listener() as listener:
-        for port in (closed_port(), listener.getsockname()[1]):
+        for port in (reserved_port(), listener.getsockname()[1]):
             endpoints = (f"ws://127.0.0.1:{port}",)
             found = await look(changed(node_settings, "chain", endpoints=endpoints, request_timeout_seconds=0.5))
             error = found["chain.endpoint"].error
