@@ -13,6 +13,7 @@ _HINTS: Mapping[str, str] = MappingProxyType(
         "ARM_RAISED": "call the entry with the slot's arguments at this shape and mend what it raises",
         "BASELINE_FAILED": _OURS,
         "CALL_DEADLINE": "keep compilation and loops out of the call, or make them shorter",
+        "CANDIDATE_TOO_SLOW": "make calls shorter: what is far slower than the incumbent uses up the attempt's time",
         "ENTRY_SIGNATURE": "take the slot's arguments by position, outputs included; `cacheon slots SLOT` shows them",
         "FORBIDDEN_CALL": "use no network, no processes and no devices; only computing is allowed",
         "INPUT_MUTATED": "write into the outputs only",

@@ -29,6 +29,7 @@ from scoring.attempt import (
     Seed,
     StageRecord,
 )
+from scoring.policy import find_policy
 from scoring.speed import Decision, SequentialTest, launch_value
 
 TARGET = "norm.rmsnorm"
@@ -69,6 +70,8 @@ class FakeReferee:
         self.seed = hashlib.sha256(b"seed%d" % number).digest()
         self.random = random.Random(number)
         self.clock = 1000
+        self.start_ns = {"baseline": 100, "candidate": 100}  # from the fork to being ready
+        self.pause_ns = 50  # of the referee's own, after every launch
 
     @property
     def warmup_calls(self) -> int:
@@ -89,18 +92,19 @@ class FakeReferee:
     def arm(self, role: str, launch: int, slot: int, start: int) -> ArmRecord:
         """Return the record of one arm."""
         warmup = tuple(self.check(role, "warm-up", launch, call) for call in range(self.warmup_calls))
-        arm = ArmProcess((f"{self.number}:{launch}:{role}",), start, start + 100, 0, DONE)
+        arm = ArmProcess((f"{self.number}:{launch}:{role}",), start, start + self.start_ns[role], 0, DONE)
         return ArmRecord(slot, slot, (arm,), (50_000,) * len(warmup), warmup)
 
     def launch(self, index: int) -> Launch:
         """Return one complete launch."""
-        slot = sealing.candidate_slot(self.seed, self.attempt_id, index)
+        coins = find_policy(self.arena.speed_policy).betting.open_launches
+        slot = sealing.candidate_slot(self.seed, self.attempt_id, index, open_launches=coins)
         start = self.clock
         arms = {role: self.arm(role, index, at, start) for role, at in (("baseline", 1 - slot), ("candidate", slot))}
-        self.clock += 200
+        self.clock += max(self.start_ns.values()) + 100
         luck = self.random.gauss(0, self.noise)
         blocks = tuple(self.block(index, number, luck) for number in range(self.arena.blocks_per_launch))
-        end, self.clock = self.clock, self.clock + 50
+        end, self.clock = self.clock + self.pause_ns, self.clock + self.pause_ns + 50
         return Launch(
             index, slot, self.arena.timing_method, start, end, arms["baseline"], arms["candidate"], blocks
         )

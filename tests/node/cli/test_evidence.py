@@ -11,11 +11,11 @@ import msgspec
 import pytest
 
 from config.arena import Arena
-from scoring.attempt import attempt_digest, encode_attempt
+from scoring.attempt import Attempt, Launch, attempt_digest, encode_attempt
 from scoring.dsse import public_key, sign
 from scoring.grade import grade
 from scoring.receipts import verdict_statement
-from tests.scoring.support import FakeReferee, make_arena
+from tests.scoring.support import FakeReferee, change, make_arena
 
 if TYPE_CHECKING:
     from tests.node.cli.conftest import RunCli
@@ -130,3 +130,62 @@ def test_regrade_uses_the_arena_that_the_node_kept(cli: RunCli, tmp_path: Path) 
     (tmp_path / "state" / "arenas").mkdir()
     (tmp_path / "state" / "arenas" / f"{ARENA.digest}.toml").write_text(to_toml(ARENA), "utf-8")
     assert cli("regrade", attempt_digest(data), "--state", "state", "--json").document["data"]["outcome"] == "PASS"
+
+
+def reproduction(primary: Attempt, **changes: Any) -> Attempt:
+    """Return an attempt that names `primary`'s file and used other cores."""
+    second = FakeReferee(ARENA, gain=0.4, number=2).measure(
+        role="reproduction", previous_attempt=attempt_digest(encode_attempt(primary))
+    )
+    return msgspec.structs.replace(second, **changes)
+
+
+def test_regrade_of_a_pair_says_what_it_earns_or_which_rule_it_breaks(
+    cli: RunCli, tmp_path: Path, arena: str
+) -> None:
+    """Two files, offline: both verdicts, the rule that the pair breaks, and the credited speed-up."""
+    one_core = change(FAST, "environment.cores", (1, 1))
+    primary = msgspec.structs.replace(one_core, launches=tuple(on_core(launch) for launch in one_core.launches))
+    second = reproduction(primary)
+    second = change(second, "environment.cores", (1, 1))
+    second = msgspec.structs.replace(second, launches=tuple(on_core(launch) for launch in second.launches))
+    (tmp_path / "one.json").write_bytes(encode_attempt(primary))
+    (tmp_path / "two.json").write_bytes(gzip.compress(encode_attempt(second)))
+    ran = cli("regrade", "one.json", "two.json", "--arena", arena, "--json")
+    data = ran.document["data"]
+    assert (ran.code, data["broken_rule"]) == (0, "")
+    assert data["credited_ppm"] == min(data["first"]["lower_ppm"], data["second"]["lower_ppm"]) > 1_050_000
+    assert data["first"]["schema"] == "cacheon.attempt.v2"
+    assert "credited" in cli("regrade", "one.json", "two.json", "--arena", arena).out
+    exchanged = cli("regrade", "two.json", "one.json", "--arena", arena, "--json")
+    assert (exchanged.code, exchanged.document["data"]["broken_rule"]) == (3, "PAIR_ROLES")
+    assert exchanged.document["data"]["credited_ppm"] == 0
+    assert "PAIR_ROLES" in cli("regrade", "two.json", "one.json", "--arena", arena).out
+
+
+def on_core(launch: Launch) -> Launch:
+    """Return `launch` with both arms on core 1."""
+    return change(change(launch, "baseline.core", 1), "candidate.core", 1)
+
+
+def test_regrade_reads_older_files_and_says_of_which_schema_they_are(cli: RunCli, tmp_path: Path, arena: str) -> None:
+    """A file of the first schema gets the same verdict; one of a schema to come is refused with a code."""
+    older = encode_attempt(msgspec.structs.replace(FAST, schema="cacheon.attempt.v1"))
+    (tmp_path / "older.json").write_bytes(older)
+    shown = cli("regrade", "older.json", "--arena", arena, "--json").document["data"]
+    assert (shown["schema"], shown["policy"], shown["outcome"]) == ("cacheon.attempt.v1", "cacheon.speed.v1", "PASS")
+    assert shown["lower_ppm"] == grade(FAST, ARENA).lower_ppm
+    (tmp_path / "newer.json").write_bytes(older.replace(b"cacheon.attempt.v1", b"cacheon.attempt.v7"))
+    newer = cli("regrade", "newer.json", "--arena", arena, "--json")
+    assert (newer.code, newer.document["error"]["code"]) == (3, "ATTEMPT_SCHEMA_UNKNOWN")
+
+
+def test_regrade_as_after_a_review(cli: RunCli, tmp_path: Path) -> None:
+    """What waits for a person's eyes passes once somebody has looked; the exit code says pending until then."""
+    doubtful = make_arena(implausible_speedup_ppm=1_100_000)
+    (tmp_path / "doubtful.toml").write_text(to_toml(doubtful), "utf-8")
+    (tmp_path / "attempt.json").write_bytes(encode_attempt(FakeReferee(doubtful, gain=0.5).measure()))
+    waits = cli("regrade", "attempt.json", "--arena", "doubtful.toml", "--json")
+    assert (waits.code, waits.document["data"]["code"]) == (7, "IMPLAUSIBLE_SPEEDUP")
+    seen = cli("regrade", "attempt.json", "--arena", "doubtful.toml", "--reviewed", "--json")
+    assert (seen.code, seen.document["data"]["outcome"]) == (0, "PASS")
