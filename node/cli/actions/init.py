@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import unicodedata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,7 @@ from node.cli.output import Output, facts
 if TYPE_CHECKING:
     from rich.console import Console
 
+_FALLBACK_ID = "my-bundle"
 _NOT_IN_AN_ID = re.compile(r"[^0-9A-Za-z._-]+")
 _ID_CHARACTERS = 64
 
@@ -92,9 +94,15 @@ def _target(catalog: TargetCatalog, target_id: str) -> Target:
 
 
 def _id_from(folder: str) -> str:
-    """Return the folder's name as a bundle id, as far as it can be one."""
-    name = Path(folder).absolute().resolve().name
-    return _NOT_IN_AN_ID.sub("-", name).strip("-.")[:_ID_CHARACTERS] or "my-bundle"
+    """Return the folder's name as a bundle id: accents dropped, blanks and marks as dashes.
+
+    A name with other letters than an id may hold gives none: what would be left of it is no name.
+    """
+    name = unicodedata.normalize("NFKD", Path(folder).absolute().resolve().name)
+    name = "".join(letter for letter in name if not unicodedata.combining(letter))
+    if any(letter.isalnum() and not letter.isascii() for letter in name):
+        return _FALLBACK_ID
+    return _NOT_IN_AN_ID.sub("-", name).strip("-.")[:_ID_CHARACTERS].rstrip("-.") or _FALLBACK_ID
 
 
 def _calls(target: Target, catalog: TargetCatalog) -> tuple[str, ...]:

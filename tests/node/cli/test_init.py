@@ -170,3 +170,21 @@ def test_a_place_below_a_file_is_one_error(tmp_path: Path) -> None:
         write_new_folder(tmp_path / "file" / "bundle", {"manifest.toml": b""}, last="manifest.toml")
     assert caught.value.code == "INIT_FOLDER_UNWRITABLE"
     assert tree(tmp_path) == ["file"]
+
+
+@pytest.mark.parametrize(
+    ("folder", "bundle_id"),
+    [
+        ("ünï", "uni"),
+        ("Mein Bündel", "Mein-Bundel"),
+        ("наш", "my-bundle"),
+        ("silu 束", "my-bundle"),
+        ("...", "my-bundle"),
+        ("silu_fast.v2", "silu_fast.v2"),
+        ("a" * 63 + "--b", "a" * 63),
+    ],
+)
+def test_a_bundle_is_called_like_its_folder(cli: RunCli, tmp_path: Path, folder: str, bundle_id: str) -> None:
+    """Accents are dropped; a name in other letters gives no id, since what would be left of it is no name."""
+    ran = cli("init", str(tmp_path / folder), *SILU, "--json")
+    assert ran.document["data"]["bundle_id"] == bundle_id
