@@ -4,9 +4,10 @@ Invariants
 1. The unit of evidence is a coin, not a timing. Within one unit (a launch, later an exchanged pair) the candidate's
    slot is decided by one fair sealed coin that is independent of everything before it; the noise of the unit may
    depend on anything but that coin.
-2. One bet multiplies the wealth by `1 + tanh(scale * (gain - m))`, where `gain` is the unit's log-ratio. If the gain,
-   averaged over the two sides of the coin, is at most `m`, the factor's expectation is at most 1. That stays true
-   after subtracting a slot bias predicted from earlier launches only, and for any mixture of such bets.
+2. One bet multiplies the wealth by `1 + stake * tanh(scale * (gain - m))`, where `gain` is the unit's log-ratio and the
+   stake is at most 1. If the gain, averaged over the two sides of the coin, is at most `m`, the factor's expectation is
+   at most 1. That stays true after subtracting a slot bias predicted from earlier launches only, and for any mixture of
+   such bets whose weights follow from earlier launches only.
 3. Hence the wealth is a non-negative supermartingale, and reaching `1/alpha` at any time has probability at most
    alpha (Ville). Looking after every launch costs nothing.
 4. The wealth falls as `m` grows, so the lower bound is the largest `m` at which it ever reached `1/alpha`; the upper
@@ -19,13 +20,14 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections import deque
 from collections.abc import Callable
 from enum import StrEnum
 
 from config.arena import Arena
 from config.errors import EvidenceError, GradeError
 from scoring.attempt import Block, Launch
-from scoring.policy import POLICY, BettingPolicy
+from scoring.policy import POLICY, BettingPolicy, find_policy
 
 EQUAL_PPM = 1_000_000
 _DECIMALS = 9  # of a log-ratio
@@ -85,7 +87,7 @@ class SequentialTest:
         self._launches_min = launches_min
         self._launches_max = launches_max
         self._betting = betting
-        self._bias = _SlotBias(betting.bias_memory)
+        self._bias = _MedianBias(betting.bias_window) if betting.bias_window else _SlotBias(betting.bias_memory)
         self._units: list[tuple[float, float]] = []  # log-ratio as seen, and with the predicted slot bias removed
         self._half: float | None = None
         goal = math.log(self._goal_ppm / EQUAL_PPM)
@@ -94,8 +96,9 @@ class SequentialTest:
 
     @classmethod
     def for_arena(cls, arena: Arena) -> SequentialTest:
-        """Return the test that `arena` registers."""
+        """Return the test that `arena` registers. Raises `GradeError` (SPEED_POLICY_UNKNOWN)."""
         return cls(
+            betting=find_policy(arena.speed_policy).betting,
             margin_ppm=arena.margin_ppm,
             alpha_ppm=arena.alpha_ppm,
             launches_min=arena.launches_min,
@@ -168,28 +171,33 @@ class SequentialTest:
 
 
 class _Bets:
-    """A portfolio over (bias removed or not) x scales, rebalanced a little after every bet."""
+    """A portfolio over stakes x (bias removed or not) x scales, rebalanced a little after every bet."""
 
     def __init__(self, betting: BettingPolicy, log_ratio: float, direction: float) -> None:
         self._slopes = [-2.0 * direction * scale for scale in betting.scales]
+        self._stakes = betting.stakes
         self._centre = log_ratio
         self._keep = 1.0 - betting.share
-        self._even = 1.0 / (2 * len(betting.scales))
-        self._spread = betting.share * self._even
-        self._weights = [self._even] * (2 * len(betting.scales))
+        per_stake = 2 * len(betting.scales)
+        even = 1.0 / per_stake
+        self._spread = [betting.share * even * part for part in betting.stake_shares for _ in range(per_stake)]
+        self._weights = [even] * per_stake + [0.0] * (per_stake * (len(betting.stakes) - 1))
         self._log_wealth = 0.0
         self.best = 0.0  # log of the largest wealth so far
 
     def place(self, plain: float, adjusted: float) -> float:
         """Settle one unit and return the log of the wealth."""
-        factors = self._factors(plain)
-        factors += factors if adjusted == plain else self._factors(adjusted)
+        full = self._factors(plain)
+        full += full if adjusted == plain else self._factors(adjusted)
+        factors: list[float] = []
+        for stake in self._stakes:
+            factors += full if stake == 1.0 else [1.0 + stake * (factor - 1.0) for factor in full]
         grown = [weight * factor for weight, factor in zip(self._weights, factors, strict=True)]
         total = math.fsum(grown)
         self._log_wealth += math.log(total)
         self.best = max(self.best, self._log_wealth)
         scale = self._keep / total
-        self._weights = [weight * scale + self._spread for weight in grown]
+        self._weights = [weight * scale + spread for weight, spread in zip(grown, self._spread, strict=True)]
         return self._log_wealth
 
     def _factors(self, value: float) -> list[float]:
@@ -219,6 +227,29 @@ class _SlotBias:
             weight_sum += weight
             weight *= self._memory
         return total / weight_sum
+
+
+class _MedianBias:
+    """The same prediction from medians, which a few bad launches do not move.
+
+    Half of what the candidate's median log-ratio in slot 0 exceeds that in slot 1, over the last `window` launches:
+    the gain is in both and cancels.
+    """
+
+    def __init__(self, window: int) -> None:
+        self._seen: deque[tuple[float, int]] = deque(maxlen=window)
+
+    def observe(self, log_ratio: float, side: int) -> None:
+        self._seen.append((log_ratio, side))
+
+    def predict(self) -> float:
+        """Return the prediction; 0 until the candidate has sat in both slots. Shrunk towards 0 by one launch."""
+        first = [value for value, side in self._seen if side == 1]
+        second = [value for value, side in self._seen if side == -1]
+        if not (first and second):
+            return 0.0
+        seen = len(first) + len(second)
+        return (statistics.median(first) - statistics.median(second)) / 2 * (seen / (seen + 1))
 
 
 def _bisect(low: int, high: int, holds: Callable[[int], bool]) -> int:
