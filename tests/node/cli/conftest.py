@@ -15,6 +15,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.node.cli.command_server import CommandServer
+
 
 @dataclass(frozen=True)
 class Ran:
@@ -43,12 +45,20 @@ def plain_environment(**extra: str) -> dict[str, str]:
     return kept | extra
 
 
-@pytest.fixture
-def cli(tmp_path: Path) -> RunCli:
-    """Run `cacheon ARGUMENTS...` in a subprocess, inside `tmp_path`."""
+@pytest.fixture(scope="session")
+def commands() -> Iterator[CommandServer]:
+    """Starts processes that have their libraries already."""
+    server = CommandServer(plain_environment())
+    yield server
+    server.close()
 
-    def run(*arguments: str, env: dict[str, str] | None = None, timeout: float = 60) -> Ran:
-        return run_process([sys.executable, "-m", "node.cli.main", *arguments], tmp_path, env, timeout)
+
+@pytest.fixture
+def cli(tmp_path: Path, commands: CommandServer) -> RunCli:
+    """Run `cacheon ARGUMENTS...` in a process of its own, inside `tmp_path`."""
+
+    def run(*arguments: str, env: dict[str, str] | None = None, timeout: float = 300) -> Ran:
+        return Ran(*commands.run(arguments, tmp_path, plain_environment(**(env or {})), timeout))
 
     return run
 

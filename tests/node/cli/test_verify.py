@@ -162,7 +162,10 @@ def test_an_archive_is_run_at_the_shapes_asked_for(inside: RunCli, arena: str, t
         (("--dtype", "int3"), "VERIFY_CHOICE_INVALID", 2),
         (("--against", str(EXAMPLES / "rmsnorm_fast")), "INCUMBENT_REFUSED", 2),
         (("--arena", "no-such-arena"), "ARENA_NOT_FOUND", 2),
-        (("--device", "abacus"), "DEVICE_UNAVAILABLE", 6),
+        (("--device", "abacus"), "VERIFY_CHOICE_INVALID", 2),
+        (("--device", "cuda:"), "VERIFY_CHOICE_INVALID", 2),
+        (("--device", "cuda"), "DEVICE_UNAVAILABLE", 6),
+        (("--device", "cuda:1"), "DEVICE_UNAVAILABLE", 6),
     ],
 )
 def test_options_that_do_not_fit_are_one_error(
@@ -171,6 +174,22 @@ def test_options_that_do_not_fit_are_one_error(
     """The command line is at fault, not the bundle."""
     ran = inside("verify", SILU, *options, "--json")
     assert (ran.code, ran.document["error"]["code"]) == (exit_code, code)
+
+
+@pytest.mark.parametrize(("driver", "words"), [(False, "no NVIDIA driver is loaded"), (True, "this release runs no")])
+def test_a_device_that_cannot_be_used_says_why_and_what_can_be_done(
+    inside: RunCli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, driver: bool, words: str
+) -> None:
+    """With and without a device in the machine; the hint names what is checked without one."""
+    file = tmp_path / "version"
+    if driver:
+        file.touch()
+    monkeypatch.setattr(verify, "_DRIVER", file)
+    error = inside("verify", SILU, "--device", "cuda", "--json").document["error"]
+    assert (error["code"], error["blame"]) == ("DEVICE_UNAVAILABLE", "operator")
+    assert words in error["message"]
+    assert "'cuda'" in error["message"]
+    assert "--device cpu" in error["hint"]
 
 
 def test_a_machine_that_is_not_ready_is_not_the_bundles_fault(inside: RunCli, arena: str) -> None:
@@ -245,7 +264,7 @@ def test_an_interrupted_bench_leaves_nothing_behind(tmp_path: Path, number: sign
                 break
         children = _descendants(process.pid)
         process.send_signal(number)
-        assert process.wait(30) == 130
+        assert process.wait(120) == 130
     assert children
     until = time.monotonic() + 120
     while any(Path(f"/proc/{pid}").exists() for pid in children) and time.monotonic() < until:
