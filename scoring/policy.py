@@ -85,7 +85,7 @@ class VerdictPolicy:
 
 
 COIN_PER_LAUNCH = BettingPolicy(
-    open_launches=EVERY_LAUNCH, look_every=1, share=0.1, bias_window=20, stakes=(1.0, 0.8), stake_shares=(0.5, 0.5)
+    open_launches=EVERY_LAUNCH, look_every=1, share=0.06, bias_window=20, stakes=(1.0, 0.8), stake_shares=(0.5, 0.5)
 )
 COIN_PER_PAIR = BettingPolicy(open_launches=0, stakes=(1.0, 0.8), stake_shares=(0.8, 0.2))
 
