@@ -218,13 +218,21 @@ class Arm(Closing):
             raise ArmError("machine", f"a stopped arm was charged {self._stumbled_ns // 1000} us of processor time")
 
     def close(self) -> ChildOutcome:
-        """Kill the arm, reap it and return how it ended."""
+        """Kill the arm, reap it and return how it ended. Raises `ArmError` (machine) when it does not end."""
         self.process.kill()
-        outcome = self.process.wait(_REAP_SECONDS)
-        self.process.close()
-        self._hang_up()
-        self.memory.close()
-        return child_outcome(outcome)
+        try:
+            return child_outcome(self._reaped())
+        finally:
+            self.process.close()
+            self._hang_up()
+            self.memory.close()
+
+    def _reaped(self) -> Outcome:
+        """Wait for the end of a process that was killed. Nothing that runs inside can put that off for so long."""
+        try:
+            return self.process.wait(_REAP_SECONDS)
+        except TimeoutError as error:
+            raise ArmError("machine", f"a process that was killed was still there {_REAP_SECONDS:g} s later") from error
 
     def _hang_up(self) -> None:
         self._control.close()
@@ -311,7 +319,7 @@ class Arm(Closing):
         except TimeoutError:
             kinds[OutcomeKind.KILLED] = "crashed"  # by us: it hung up and lives on
             self.process.kill()
-            outcome = self.process.wait(_REAP_SECONDS)
+            outcome = self._reaped()
         kind = kinds.get(outcome.kind, "crashed")
         if outcome.signal == signal.SIGSYS:
             kind = "forbidden_call"

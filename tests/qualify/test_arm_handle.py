@@ -255,6 +255,22 @@ def test_an_arm_that_the_machine_keeps_from_resting_is_no_fault_of_its_own(
     assert process.killed
 
 
+def test_an_arm_that_outlives_its_kill_is_the_machines(
+    arm: tuple[Arm, ScriptedProcess], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kill that does not come through is no exception of its own, and everything is let go all the same."""
+
+    def never(timeout: float | None = None) -> Outcome:
+        raise TimeoutError
+
+    made, process = arm
+    monkeypatch.setattr(process, "wait", never)
+    with pytest.raises(ArmError) as caught:
+        made.close()
+    assert caught.value.kind == "machine"
+    assert made.memory.closed  # type: ignore[attr-defined]  # the stand-in
+
+
 def test_an_arm_that_ran_while_it_was_stopped_is_a_fault(
     arm: tuple[Arm, ScriptedProcess], monkeypatch: pytest.MonkeyPatch
 ) -> None:
