@@ -2,7 +2,8 @@
 
 Invariants
 1. No challenger's word ends a crown: what it meets only opens a check, in which the crowned bundle is measured against
-   what stands beneath it and no challenger has a part. One submission can have a crown checked once by failing on it.
+   what stands beneath it and no challenger has a part. One submission can have a crown checked by failing on it once,
+   and once more after each of its rests, so that neither bad luck nor a crown that fails by turns stops it for ever.
 2. A crown is revoked on two independent attempts that both show a fault of its own (`scoring.crown_check`), and on
    nothing else. A fault of ours is never one: the check is repeated within the fault budget, and given up then.
 3. Who waits for a check is parked without cost, keeps its place, and returns in the transaction that closes it.
@@ -67,6 +68,7 @@ def accuse(connection: Connection, terms: Terms, chosen: Chosen, job: Job, code:
         open_check(
             connection, crown=crown.event_digest, submission_id=crown.submission_id, target_id=crown.target_id,
             occasion=FAILED_AS_BASELINE, cause=job.submission_id, cause_attempt=chosen.attempt.attempt_id,
+            rests=job.rests,
         )
         for crown in crowns
     ]

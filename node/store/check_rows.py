@@ -3,7 +3,7 @@
 Invariants
 1. A check belongs to one CROWN event and to the attempt of a challenger that raised the question; asked twice about the
    same two, it is the same check.
-2. A crown has at most one open check. A submission whose question was answered cannot ask it again.
+2. A crown has at most one open check. A submission whose question was answered can ask it again only after a rest.
 3. A check is closed with everybody who waited for it let go, in one transaction.
 """
 
@@ -75,20 +75,21 @@ def is_cleared(connection: Connection, crown: str, cause_attempt: str) -> bool:
 
 def open_check(
     connection: Connection, *, crown: str, submission_id: str, target_id: str, occasion: str, cause: str,
-    cause_attempt: str,
+    cause_attempt: str, rests: int = 0,
 ) -> bool:
     """See that the crown is checked; return whether a check of it is under way now.
 
-    False when the same submission was answered already on the same occasion.
+    False when the same attempt was answered already; or the same submission, which failed on the crown, once more often
+    than it has rested (`rests`).
     """
     known = checks(connection, crown=crown)
     if any(check.state in ("open", "proved") for check in known):
         return True
-    if any(
-        check.cause_attempt == cause_attempt
-        or (occasion == FAILED_AS_BASELINE and (check.cause, check.occasion) == (cause, occasion))
-        for check in known if check.state in _ANSWERED
-    ):
+    answered = [check for check in known if check.state in _ANSWERED and check.cause == cause]
+    asked = sum(check.occasion == FAILED_AS_BASELINE for check in answered)
+    if any(check.cause_attempt == cause_attempt for check in answered):
+        return False
+    if occasion == FAILED_AS_BASELINE and asked > rests:
         return False
     connection.execute(insert(crown_checks).values(
         submission_id=submission_id, crown=crown, target_id=target_id, occasion=occasion, cause=cause,
