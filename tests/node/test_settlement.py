@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
-from node.jobs import JobState, transition
+from node.jobs import JobState, release, transition
+from node.services.qualification import QualificationService
 from node.services.settlement import SettlementService, commit, prepare
 from node.store.crown_rows import all_crowns
 from node.store.events import append_event, verify_chain
 from node.store.job_rows import load_job, save
-from tests.node.judging import FAST, World
+from node.store.queries import attempts_by_submission
+from tests.node.judging import FAST, SLOW, World
 from tests.node.support import HOTKEY_B, record, submission
 
 
@@ -133,3 +137,31 @@ async def test_unregistered_target_blocks_nobody(judging: World) -> None:
     await judging.store.write(append_event, "test", "")
     await judging.settlement.settle_once()
     assert await judging.states() == ["parked:TARGET_NOT_SERVED", "settled"]
+
+
+async def test_a_submission_that_rested_holds_back_nobody_again(judging: World) -> None:
+    """Earlier submissions that rest and return by turns cannot keep one always in front of a candidate."""
+    await passed_twice(judging, 2)
+    early = submission(1)
+    await judging.queue(early)
+    assert not await judging.settlement.settle_once()
+    parked = await judging.move(await judging.job(early), JobState.PARKED, rests=1, parked_from="queued")
+    await judging.store.write(save, parked, release(parked))
+    assert await judging.settlement.settle_once()
+    assert await judging.states() == ["queued", "settled"]
+
+
+async def test_both_passes_are_by_one_build(judging: World) -> None:
+    """A first pass that another build made is made anew, for free."""
+    one, slow = submission(1), submission(2, hotkey=HOTKEY_B)
+    judging.gains[slow.content_hash] = SLOW
+    await judging.queue(one, slow)
+    await judging.measure()
+    newer = dataclasses.replace(judging.context, worker="newer build")
+    judging.context = newer
+    judging.qualification = QualificationService(newer, judging.receipts)
+    judging.settlement = SettlementService(newer, judging.receipts)
+    await judging.work()
+    assert await judging.states() == ["settled", "failed:NOT_FASTER"]
+    roles = [(row.role, row.worker) for row in (await judging.store.read(attempts_by_submission))[one.submission_id]]
+    assert roles == [("primary", "worker"), ("primary", "newer build"), ("reproduction", "newer build")]

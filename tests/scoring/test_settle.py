@@ -16,6 +16,7 @@ from scoring.settle import (
     CrownState,
     FinalizedOrder,
     Plan,
+    SettlementEvent,
     Unresolved,
     apply_event,
     incumbents,
@@ -248,3 +249,76 @@ def test_ending_a_crown_that_is_not_live_is_refused() -> None:
     with pytest.raises(InternalError) as refused:
         replay([event])
     assert refused.value.code == "EVENT_CHAIN_BROKEN"
+
+
+SLOTS = ("norm", "silu", "moe", "tail")
+SETS = st.sets(st.sampled_from(SLOTS), min_size=1, max_size=3).map(lambda found: tuple(sorted(found)))
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.lists(st.tuples(SETS, st.integers(1, 5)), min_size=1, max_size=16), st.integers(0, 2**32))
+def test_long_histories_lose_and_double_nothing(entrants: list[tuple[tuple[str, ...], int]], seed: int) -> None:
+    """Over long histories of measuring, settling in any company and order, revoking and starting again from the events:
+    a slot has one holder, every crown is ended by exactly one event or live, claims are those of the live crowns, and
+    nobody that keeps being measured is left without a turn."""
+    chance, state, events = random.Random(seed), CrownState(), list[SettlementEvent]()
+    measured: dict[int, Candidate] = {}
+
+    def footprint(members: tuple[str, ...]) -> tuple[str, ...]:
+        ended = [crown.members for crown in state.crowns if set(crown.members) & set(members)]
+        return tuple(sorted(set(members).union(*ended)))
+
+    def measure(block: int) -> None:
+        members, gain = entrants[block]
+        slots = footprint(members)
+        measured[block] = msgspec.structs.replace(
+            candidate(block, members, 1_000_000 + gain), measured_against=incumbents(state, slots), footprint=slots
+        )
+
+    waiting = list(range(len(entrants)))
+    for block in waiting:
+        measure(block)
+    for _ in range(3 * len(entrants)):
+        picked = chance.sample(waiting, chance.randint(0, len(waiting)))
+        now = [
+            msgspec.structs.replace(measured[block], footprint=footprint(entrants[block][0])) for block in picked
+        ]
+        before = [Unresolved(f"u{block}", order(block), footprint(entrants[block][0])) for block in waiting
+                  if block not in picked and chance.random() < 0.2]  # fmt: skip
+        result = plan(state, now, before)
+        chance.shuffle(now)
+        assert plan(state, now, before) == result
+        events += result.events
+        state = result.state
+        won = {event.order.block for event in result.events if event.type == "CROWN"}
+        waiting = [block for block in waiting if block not in won]
+        for name in result.remeasure:
+            measure(int(name[1:]))
+        if state.crowns and chance.random() < 0.2:
+            gone = chance.choice(state.crowns)
+            ended = revoke(
+                state, gone.submission_id, order(gone.crowned_block), reason="ARM_RAISED", evidence=("a", "b")
+            )
+            events += ended.events
+            state = ended.state
+        if chance.random() < 0.2:
+            assert replay(events) == state
+        _account(state, events)
+    for block in waiting:  # one after the other, everybody gets his crown
+        measure(block)
+        result = plan(state, [measured[block]])
+        events, state = [*events, *result.events], result.state
+        assert f"s{block}" in {crown.submission_id for crown in state.crowns}
+    assert replay(events) == state
+    _account(state, events)
+
+
+def _account(state: CrownState, events: list[SettlementEvent]) -> None:
+    held = [slot for crown in state.crowns for slot in crown.members]
+    assert len(held) == len(set(held))
+    crowned = [event.submission_id for event in events if event.type == "CROWN"]
+    ended = [event.submission_id for event in events if event.type in ("RETIRE", "DISPLACE", "REVOKE")]
+    assert len(set(crowned)) == len(crowned)
+    assert len(set(ended)) == len(ended)
+    assert sorted([*ended, *(crown.submission_id for crown in state.crowns)]) == sorted(crowned)
+    assert {claim.claim_id for claim in live_claims(state)} == {crown.event_digest for crown in state.crowns}
