@@ -132,6 +132,11 @@ class SequentialTest:
         return self.decision
 
     @property
+    def log_wealth(self) -> float:
+        """Log of what betting against "the gain is at most the margin" has made of 1 so far."""
+        return self._faster.log_wealth
+
+    @property
     def lower_ppm(self) -> int:
         """Largest ratio, in ppm, that the candidate is proved to reach; 0 while nothing is proved."""
         return self._compute_bounds()[0]
@@ -182,7 +187,7 @@ class _Bets:
         even = 1.0 / per_stake
         self._spread = [betting.share * even * part for part in betting.stake_shares for _ in range(per_stake)]
         self._weights = [even] * per_stake + [0.0] * (per_stake * (len(betting.stakes) - 1))
-        self._log_wealth = 0.0
+        self.log_wealth = 0.0
         self.best = 0.0  # log of the largest wealth so far
 
     def place(self, plain: float, adjusted: float) -> float:
@@ -194,11 +199,11 @@ class _Bets:
             factors += full if stake == 1.0 else [1.0 + stake * (factor - 1.0) for factor in full]
         grown = [weight * factor for weight, factor in zip(self._weights, factors, strict=True)]
         total = math.fsum(grown)
-        self._log_wealth += math.log(total)
-        self.best = max(self.best, self._log_wealth)
+        self.log_wealth += math.log(total)
+        self.best = max(self.best, self.log_wealth)
         scale = self._keep / total
         self._weights = [weight * scale + spread for weight, spread in zip(grown, self._spread, strict=True)]
-        return self._log_wealth
+        return self.log_wealth
 
     def _factors(self, value: float) -> list[float]:
         distance = value - self._centre

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from config.errors import GradeError
 from scoring.attempt import Block, CallCheck, Launch, RoleBlock
-from scoring.policy import POLICY
+from scoring.policy import POLICIES, POLICY, BettingPolicy
 from scoring.speed import Decision, SequentialTest, block_value, launch_value
 from tests.scoring.support import FakeReferee, change, make_arena
 
@@ -37,6 +37,24 @@ def run(
             if test.decision is Decision.CONTINUE:
                 test.add_launch(value, slot)
     return test
+
+
+BETTING = [pytest.param(policy.betting, id=name) for name, policy in sorted(POLICIES.items())]
+
+
+def feed(betting: BettingPolicy, coins: Sequence[int], noise: Noise, gain: float) -> list[float]:
+    """Return the log-wealth after every unit, when nothing stops the test."""
+    test = SequentialTest(margin_ppm=50_000, alpha_ppm=1, betting=betting)
+    seen: list[float] = []
+    path = []
+    for coin in coins:
+        slots = (coin,) if len(seen) < betting.open_launches else (coin, 1 - coin)
+        values = [gain + (1 - 2 * slot) * noise(seen, which) for which, slot in enumerate(slots)]
+        seen.extend(values)
+        for slot, value in zip(slots, values, strict=True):
+            test.add_launch(value, slot)
+        path.append(test.log_wealth)
+    return path
 
 
 BASES = st.one_of(
@@ -271,3 +289,116 @@ def test_a_launch_without_blocks_has_no_value() -> None:
     with pytest.raises(GradeError) as refused:
         launch_value(make_launch())
     assert refused.value.code == "LAUNCH_INCOMPLETE"
+
+
+@pytest.mark.parametrize("betting", BETTING)
+@settings(max_examples=25, deadline=None)
+@given(BASES, st.floats(-2, 2), st.floats(0, 0.3))
+def test_betting_is_a_game_that_cannot_be_expected_to_win(
+    betting: BettingPolicy, base: list[float], feedback: float, shortfall: float
+) -> None:
+    """Over all coin sequences the mean wealth never exceeds 1 and never rises, whatever noise answers earlier coins."""
+
+    def noise(seen: Sequence[float], which: int) -> float:
+        return base[len(seen) + which] + feedback * (seen[-1] - MARGIN if seen else 0.0)
+
+    paths = [
+        [math.exp(log) for log in feed(betting, coins, noise, MARGIN - shortfall)]
+        for coins in itertools.product((0, 1), repeat=6)
+    ]
+    means = [1.0] + [math.fsum(at) / len(paths) for at in zip(*paths, strict=True)]
+    for before, after in itertools.pairwise(means):
+        assert after <= before * (1 + 1e-9) + 1e-12
+
+
+@pytest.mark.parametrize("betting", BETTING)
+def test_betting_twice_on_one_coin_would_win(betting: BettingPolicy) -> None:
+    """The check above can fail: pretending that both launches of a pair have coins lets alternating noise win."""
+    pretended = dataclasses.replace(betting, open_launches=1000, share=0.0)
+    wealth = []
+    for coins in itertools.product((0, 1), repeat=3):
+        test = SequentialTest(margin_ppm=50_000, alpha_ppm=1, betting=pretended)
+        for coin in coins:
+            for slot, noise in ((coin, 0.1), (1 - coin, -0.1)):
+                test.add_launch(MARGIN + (1 - 2 * slot) * noise, slot)
+        wealth.append(math.exp(test.log_wealth))
+    assert math.fsum(wealth) / len(wealth) > 1.5
+
+
+LAUNCHES = st.lists(st.tuples(st.floats(-0.4, 0.6), st.integers(0, 1)), min_size=1, max_size=16)
+
+
+@pytest.mark.parametrize("betting", BETTING)
+@settings(max_examples=25, deadline=None)
+@given(LAUNCHES, st.integers(0, 300_000), st.integers(0, 300_000))
+def test_a_higher_margin_is_never_easier(
+    betting: BettingPolicy, launches: list[tuple[float, int]], one: int, other: int
+) -> None:
+    """On the same launches the wealth against a higher margin is never larger."""
+    tests = [SequentialTest(margin_ppm=margin, alpha_ppm=1, betting=betting) for margin in sorted((one, other))]
+    for value, slot in launches:
+        for test in tests:
+            test.add_launch(value, slot)
+        assert tests[1].log_wealth <= tests[0].log_wealth + 1e-9
+
+
+@pytest.mark.parametrize("betting", BETTING)
+@settings(max_examples=25, deadline=None)
+@given(LAUNCHES)
+def test_the_names_of_the_slots_do_not_matter_and_replay_is_equal(
+    betting: BettingPolicy, launches: list[tuple[float, int]]
+) -> None:
+    """Exchanging slot 0 and slot 1 throughout, or running again, changes nothing, to the last bit."""
+    results = []
+    for exchange in (0, 0, 1):
+        test = SequentialTest(margin_ppm=50_000, alpha_ppm=50_000, betting=betting)
+        for value, slot in launches:
+            if test.decision is Decision.CONTINUE:
+                test.add_launch(value, slot ^ exchange)
+        results.append((test.decision, test.launches, test.log_wealth, test.lower_ppm, test.upper_ppm))
+    assert results[0] == results[1] == results[2]
+
+
+@pytest.mark.parametrize("betting", BETTING)
+@settings(max_examples=15, deadline=None)
+@given(LAUNCHES)
+def test_bounds_of_every_policy_only_tighten(betting: BettingPolicy, launches: list[tuple[float, int]]) -> None:
+    """Whatever comes, the lower bound never falls and the upper never rises."""
+    test = SequentialTest(margin_ppm=50_000, alpha_ppm=200_000, betting=betting)
+    bounds = [(0, 1_000_000_000)]
+    for value, slot in launches:
+        if test.decision is Decision.CONTINUE:
+            test.add_launch(value, slot)
+            bounds.append((test.lower_ppm, test.upper_ppm))
+    assert all(old[0] <= new[0] and new[1] <= old[1] for old, new in itertools.pairwise(bounds))
+
+
+@pytest.mark.parametrize("betting", BETTING)
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.floats(-0.1, 0.1), min_size=6, max_size=6), st.floats(1.0, 5.0), st.floats(0.0, 0.05))
+def test_noisier_baselines_never_lower_the_bar(
+    betting: BettingPolicy, base: list[float], louder: float, gain: float
+) -> None:
+    """The bar is the margin, whatever the noise: with the same noise made louder, no more coin sequences pass at it."""
+
+    def rate(volume: float) -> float:
+        paths = [
+            feed(betting, coins, lambda seen, which: volume * base[(len(seen) + which) % 6], MARGIN - gain)
+            for coins in itertools.product((0, 1), repeat=6)
+        ]
+        return sum(max(path) >= math.log(1 / 0.05) for path in paths) / len(paths)
+
+    assert max(rate(1.0), rate(louder)) <= 0.05
+
+
+def test_one_bad_launch_does_not_spoil_the_predicted_bias() -> None:
+    """Medians forget an outlier at once; the weighed mean of the first policy carries it along."""
+    wealth = {}
+    for name, policy in POLICIES.items():
+        test = SequentialTest(margin_ppm=0, alpha_ppm=1, betting=policy.betting)
+        for index in range(11):
+            outlier = -0.5 if index == 4 else 0.0
+            slot = (index // 2 + index) % 2 if policy.betting.open_launches else index % 2
+            test.add_launch(0.03 + (1 - 2 * slot) * 0.03 + outlier, slot)
+        wealth[name] = test.log_wealth
+    assert wealth["cacheon.speed.v2"] > wealth["cacheon.speed.v1"] + math.log(2)
