@@ -34,8 +34,10 @@ faster than that. It earns nothing before you change it.
 | file | what it is |
 |---|---|
 {files}
-`cacheon slots` describes the calls, `cacheon scan` finds what a validator would refuse, and `cacheon chain-package`
-makes the archive to host. Bundles become public when they are revealed: add a LICENSE file with your terms.
+`cacheon slots` describes the calls, `cacheon scan` finds what a validator would refuse, `cacheon verify` calls them
+and shows what is wrong, `cacheon bench` measures them, and `cacheon chain-package` makes the archive to host; where no
+arena measures the target yet, `verify` and `bench` say so. Bundles become public when they are revealed: add a LICENSE
+file with your terms.
 """
 _FILE_ROW = "| `{path}` | {what} |\n"
 

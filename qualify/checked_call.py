@@ -245,7 +245,10 @@ class Inquirer:
         raise ArmError("wrong_output", text)
 
     def _describe(self, arm: Arm, places: Places, question: Question) -> str:
-        shape = " ".join(f"{name}={extent}" for name, extent in question.dimensions.items())
+        usual = self._slot.scalars(question.dimensions)
+        odd = {name: value for name, value in question.scalars.items() if value != usual[name]}
+        named = {**question.dimensions, **{name: f"{value:.9g}" for name, value in odd.items()}}
+        shape = " ".join(f"{name}={extent}" for name, extent in named.items())
         for name, output in arm.memory.outputs_in_place(places).items():
             expectation = question.expectations[name]
             if not passes(self._slot.comparator.judge(output, expectation)):

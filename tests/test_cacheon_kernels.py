@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import runpy
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -207,3 +208,31 @@ def test_there_is_an_example_for_every_target() -> None:
         assert any(f'target = "{target}"' in text for text in manifests), target
     for form in ("override_point", "variant = ", 'mode = "atomic"', "prepare = "):
         assert any(form in text for text in manifests), form
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("def gemm1_epilogue_ref(gate):\n    return gate\n", ":1: gemm1_epilogue_ref(gate) does not take (gate, up)"),
+        ("async def gemm1_epilogue_ref(gate, up):\n    return gate\n", ":1: gemm1_epilogue_ref is an async function"),
+    ],
+)
+def test_a_filling_that_does_not_fit_its_hole_is_refused_where_it_stands(
+    text: str,
+    words: str,
+    arena: str,
+    arms: Zygote,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The torch form of an override takes a gate and an up and computes at once; file and line are named."""
+    judge_inside(monkeypatch, arms)
+    bundle = tmp_path / "bundle"
+    shutil.copytree(EXAMPLES / "experts_override", bundle)
+    source = tomli.loads((bundle / "manifest.toml").read_text())["ops"][0]["source"]
+    (bundle / source).write_text(text)
+    assert main.run(["verify", str(bundle), "--arena", arena, "--json"]) == 3
+    last = json.loads(capsys.readouterr().out)["data"]["screens"][-1]
+    assert (last["screen"], last["code"]) == ("abi", "ENTRY_SIGNATURE")
+    assert f"{source}{words}" in last["message"]

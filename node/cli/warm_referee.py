@@ -69,7 +69,7 @@ class WarmReferee(Closing):
 
         stdin, stdout = self._process.stdin, self._process.stdout
         if stdin is None or stdout is None:
-            raise InternalError("SANDBOX_ZYGOTE_GONE", "the referee has no channel.")
+            raise self._gone()
         try:
             stdin.write(msgspec.json.encode(asked) + b"\n")
             stdin.close()

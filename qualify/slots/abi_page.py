@@ -50,7 +50,9 @@ SLOT` shows the same on a terminal; [targets.md](targets.md) says which targets 
    `torch.distributed`; every rank is called at once, and the outputs of every rank are judged.
 7. A slot with a **load-time half** calls `prepare` once for each set of weights, before anything is timed. It sees the
    weights and nothing else, cannot write to them, and what it returns comes back as `prepared`. Without a `prepare` row
-   `prepared` is the weights as a tuple.
+   `prepared` is the weights as a tuple. Weights are dense tensors in the dtype of the call, and every call reports
+   `quant` as `dense`: no arena of this release hands over a quantised layer, and a row for one (`"quant": ["nvfp4"]`)
+   is asked nothing.
 8. An entry is asked for shapes inside the domain of its row alone, and for any of those: for public ones, for hidden
    neighbours of theirs, for those that an arena measures, and for one far from all of these. There, widths and heads'
    widths are multiples of {_step("d")} and {_step("head_dim")}; a row that needs more says so in its domain.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import secrets
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 ATTEMPT_ID = "verify"  # the same for every run, so that a seed alone repeats one
 _EXTENT = re.compile("[0-9]{1,9}")
+_CUDA, _DRIVER = re.compile("cuda(:[0-9]{1,3})?"), Path("/proc/driver/nvidia/version")
 _SHOWN = 60  # characters of a wrong word that a message repeats
 
 
@@ -60,8 +62,7 @@ def run(bundle: str, choice: Choice, cases: Cases, *, as_json: bool) -> int:
 
     Raises `ConfigurationError` for options that do not fit and `HostError` for a machine that is not ready.
     """
-    if cases.device != "cpu":
-        raise HostError("DEVICE_UNAVAILABLE", f"there is no {cases.device!r} to measure on", hint="use --device cpu")
+    require_device(cases.device)
     output, seed = Output("verify", as_json=as_json), cases.seed or secrets.token_hex(8)
     shapes = parse_shapes(cases.shapes) if cases.shapes else ()
     progress = ScreenProgress(silent=as_json)
@@ -75,6 +76,27 @@ def run(bundle: str, choice: Choice, cases: Cases, *, as_json: bool) -> int:
     if verified.seed:
         output.note(f"the same shapes and inputs again: --seed {verified.seed}")
     return exit_code_of(verified.screens)
+
+
+def require_device(name: str) -> None:
+    """Accept the devices that this release runs a bundle on: "cpu".
+
+    Raises `ConfigurationError` (VERIFY_CHOICE_INVALID) for a word that names no device, and `HostError`
+    (DEVICE_UNAVAILABLE) for a CUDA device, which says what this machine has and what is checked without it.
+    """
+    if name == "cpu":
+        return
+    if _CUDA.fullmatch(name) is None:
+        raise misfit(f"there is no device called {_shortened(name)!r}; a device is cpu, cuda or cuda:N")
+    where = "this release runs no bundle on a device"
+    if not _DRIVER.exists():
+        where = f"this machine has no CUDA device: no NVIDIA driver is loaded ({_DRIVER} is missing)"
+    raise HostError(
+        "DEVICE_UNAVAILABLE",
+        f"{where}, so nothing can be asked on {name!r}",
+        hint="use --device cpu: it asks every shape and edge of a kernel that runs there; what needs a device (capture "
+        "in a graph, device code, its speed) is left to a validator that has one",
+    )
 
 
 def parse_shapes(text: str) -> tuple[dict[str, int], ...]:
