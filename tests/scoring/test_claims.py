@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from config.canonical import CanonicalJsonError, domain_digest
 from config.errors import InternalError
 from scoring.claims import Claim, claims_digest, full_credit, read_claim, standing_credit
 
@@ -76,3 +78,20 @@ def test_the_digest_of_claims_ignores_their_order() -> None:
     """A set of claims has one digest."""
     one, two = claim(), claim(claim_id="d" * 64)
     assert claims_digest((one, two)) == claims_digest((two, one)) != claims_digest((one,))
+
+
+CLAIMS = st.builds(Claim, *[st.text(max_size=8)] * 3, st.integers(-(2**70), 2**70), st.integers(-(2**70), 2**70))
+
+
+@settings(deadline=None)
+@given(st.lists(CLAIMS, max_size=4, unique_by=lambda row: row.claim_id))
+def test_the_digest_is_that_of_canonical_json(rows: list[Claim]) -> None:
+    """However it is computed: any text, any integer."""
+    document = sorted((msgspec.to_builtins(row) for row in rows), key=lambda row: str(row["claim_id"]))
+    assert claims_digest(tuple(rows)) == domain_digest("cacheon.claims", document)
+
+
+def test_text_that_is_none_has_no_digest() -> None:
+    """A lone surrogate is refused with our code."""
+    with pytest.raises(CanonicalJsonError):
+        claims_digest((claim(hotkey="\ud800"),))
