@@ -82,8 +82,11 @@ def choose_next(connection: Connection, terms: Terms) -> Chosen | None:
 
 def choose_check(connection: Connection, terms: Terms) -> Chosen | None:
     """Return the next attempt of a check that is due, recorded as running; close those that have lost their point."""
+    waiting = checks(connection, "open")
+    if not waiting:
+        return None
     state = crown_state(connection)
-    for check in checks(connection, "open"):
+    for check in waiting:
         crown = next((one for one in state.crowns if one.event_digest == check.crown), None)
         if crown is None:
             close_check(connection, check, "void", detail="the crown ended meanwhile")
@@ -186,8 +189,11 @@ def _repeat(connection: Connection, check: CheckRow, budget: RetryBudget, code: 
 
 def prepare_revocation(connection: Connection) -> Revoking | None:
     """Return the oldest proved check and what follows from it; None when there is none."""
+    proved = checks(connection, "proved")
+    if not proved:
+        return None
     state = crown_state(connection)
-    for check in checks(connection, "proved"):
+    for check in proved:
         if not any(crown.event_digest == check.crown for crown in state.crowns):
             continue
         first, second = load_attempt(connection, check.first_attempt), load_attempt(connection, check.second_attempt)
@@ -216,8 +222,9 @@ def commit_revocation(connection: Connection, revoking: Revoking, receipt: str) 
 
 def close_pointless(connection: Connection) -> int:
     """Close proved checks whose crown ended before it could be revoked. Returns how many."""
-    live = {crown.event_digest for crown in crown_state(connection).crowns}
-    gone = [check for check in checks(connection, "proved") if check.crown not in live]
+    proved = checks(connection, "proved")
+    live = {crown.event_digest for crown in crown_state(connection).crowns} if proved else set()
+    gone = [check for check in proved if check.crown not in live]
     for check in gone:
         close_check(connection, check, "void", detail="the crown ended meanwhile")
     return len(gone)
