@@ -84,11 +84,19 @@ def overhead(zygote: Zygote, core: int, folder: Path) -> dict[str, float]:
             if kind == "cold":
                 evict.sum()
             samples[kind].append(arm.call(5000) / 1e3)
-    return {kind: round(statistics.median(values), 1) for kind, values in samples.items()}
+    return {name: figure for kind, values in samples.items() for name, figure in figures(kind, values).items()}
 
 
-def floor(core: int) -> float:
-    """Return the median us of stop and go with a child that only reads and writes one byte."""
+def figures(kind: str, samples: list[float]) -> dict[str, float]:
+    """Return the median and the twentieth part from below: what is left where the machine is busy otherwise."""
+    return {
+        kind: round(statistics.median(samples), 1),
+        f"{kind}_p05": round(statistics.quantiles(samples, n=20)[0], 1),
+    }
+
+
+def floor(core: int) -> dict[str, float]:
+    """Return the us of stop and go with a child that only reads and writes one byte."""
     ours, theirs = os.pipe(), os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -115,7 +123,7 @@ def floor(core: int) -> float:
     os.waitpid(pid, 0)
     for descriptor in (*ours, *theirs, state):
         os.close(descriptor)
-    return round(statistics.median(samples), 1)
+    return figures("floor", samples)
 
 
 @contextlib.contextmanager
@@ -254,7 +262,7 @@ def main() -> int:
         with environment.exclusive(core), environment.measuring(core):
             (folder / "idle").mkdir()
             over: dict[str, Any] = overhead(zygote, core, folder / "idle")
-            over["floor"] = floor(core)
+            over |= floor(core)
         over["load"] = environment.load_average()
         kept = json.loads(RESULT.read_text(encoding="utf-8")) if only_calls else {}
         attempts = kept.get("attempts") or all_attempts(zygote, folder)
