@@ -84,22 +84,27 @@ def publish_files(files: dict[str, bytes], store: Path) -> BundleRef:
 
 def measure(candidate: BundleRef, target: str, scratch: Path) -> tuple[Attempt, Verdict]:
     """Run one attempt process; return its evidence and its verdict."""
-    folder = scratch / uuid.uuid4().hex
-    folder.mkdir()
     request = AttemptRequest(
-        attempt_id=folder.name,
+        attempt_id=uuid.uuid4().hex,
         role="primary",
         target_id=target,
         arena=ARENA,
         candidate=candidate,
         reservation=Reservation(1, 0, "5Benchmark"),
     )
+    attempt = measure_attempt(request, scratch)
+    return attempt, grade(attempt, load_arena(ARENA))
+
+
+def measure_attempt(request: AttemptRequest, scratch: Path) -> Attempt:
+    """Run one attempt process and return its evidence."""
+    folder = scratch / request.attempt_id
+    folder.mkdir()
     (folder / "request.json").write_bytes(encode_request(request))
     command = [sys.executable, "-m", "qualify.attempt_main", "--request", str(folder / "request.json")]
     done = subprocess.run([*command, "--out", str(folder)], cwd=ROOT, check=True, capture_output=True)
     path = json.loads(done.stdout.splitlines()[-1])["path"]
-    attempt = read_attempt(gzip.decompress(Path(path).read_bytes()))
-    return attempt, grade(attempt, load_arena(ARENA))
+    return read_attempt(gzip.decompress(Path(path).read_bytes()))
 
 
 def summarise(name: str, attempt: Attempt, verdict: Verdict) -> dict[str, Any]:

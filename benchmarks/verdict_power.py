@@ -1,12 +1,12 @@
 """How often does the speed verdict err, and how many launches does a gain need? On recorded and invented noise.
 
-Run: `python -m benchmarks.verdict_power [--attempts 20000] [--false-attempts 200000]` (about ten minutes at the
-defaults on one core). Writes `benchmarks/results/verdict_power.json` and prints the table beside the published one.
+Run: `python -m benchmarks.verdict_power --journal FILE [--attempts 4000] [--pairs 100000] [--workers 1]`. Writes
+`benchmarks/results/verdict_power.json`; `python -m benchmarks.verdict_plot` draws it.
 
 What is simulated: launches of identical code (the candidate's gain is added as a constant), drawn as consecutive
 recorded pairs with replacement, coins as sealed, the registered bets. The false rate is measured where it is worst,
-at a gain of exactly the margin. The simulation is vectorised; a sample of its decisions is compared with
-`scoring.speed.SequentialTest` itself on every run.
+at a gain of exactly the margin; a pair of attempts errs when both pass. The simulation is vectorised
+(`verdict_twin.py`); a sample of its decisions is compared with `scoring.speed.SequentialTest` on every run.
 """
 
 from __future__ import annotations
@@ -15,25 +15,31 @@ import argparse
 import dataclasses
 import json
 import math
+import multiprocessing
+import os
+import platform
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from scoring.policy import POLICY, BettingPolicy
-from scoring.speed import Decision, SequentialTest
+from benchmarks.verdict_noise import FILES, Floats, invented, recorded, sources
+from benchmarks.verdict_twin import (
+    ALPHA,
+    BUDGET,
+    Outcome,
+    bet_on_each_launch_of_a_pair,
+    cross_check,
+    fixed_size,
+    run,
+)
+from scoring.policy import EVERY_LAUNCH, POLICIES, BettingPolicy
+from scoring.speed import SequentialTest
 
 HERE = Path(__file__).parent
-ALPHA = 0.005
-BUDGET = 96
+PIECE = 25_000  # pairs of one task
 GAINS = (0.005, 0.01, 0.02, 0.05, 0.10)
-CHUNK = 4000
-
-Floats = NDArray[np.float64]
-Draw = Callable[[np.random.Generator, int, int], Floats]  # (generator, attempts, launches) -> slot log-ratios
 
 # gain above the margin -> (power, median launches), as published with the design
 PUBLISHED: dict[str, dict[float, tuple[float, int]]] = {
@@ -45,162 +51,26 @@ PUBLISHED: dict[str, dict[float, tuple[float, int]]] = {
     "H200 graph mid, device events": {0.02: (1.00, 10), 0.05: (1.00, 9)},
     "H200 graph tiny, device events": {0.01: (1.00, 13), 0.02: (1.00, 10), 0.05: (1.00, 9)},
 }
-DESIGNS: dict[str, BettingPolicy] = {
-    "registered": POLICY.betting,
-    "exchanged pairs only": dataclasses.replace(POLICY.betting, open_launches=0),
-    "one coin per launch": dataclasses.replace(POLICY.betting, open_launches=BUDGET, look_every=1),
+FIXED_MIXTURE = BettingPolicy(open_launches=0, share=0.0)  # the first published design, bets on exchanged pairs
+DESIGNS: dict[str, BettingPolicy] = {name: policy.betting for name, policy in POLICIES.items()} | {
+    "fixed mixture, exchanged pairs": FIXED_MIXTURE
 }
+SAME_SLOTS, OTHER_SLOTS = "cacheon.speed.v2", "cacheon.speed.v2-exchanged"
 
 
-class Outcome(NamedTuple):
-    """PASS flags and launches used, one entry per attempt."""
+class Task(NamedTuple):
+    """One piece of work."""
 
-    passed: NDArray[np.bool_]
-    launches: NDArray[np.int64]
-
-
-def recorded(name: str) -> dict[str, tuple[Floats, Floats]]:
-    """Return load -> (log(t1 / t0), log t0) per recorded launch, medians over blocks of the host clock."""
-    loads = json.loads((HERE / "data" / "noise" / f"{name}.json").read_text("utf-8"))["loads"]
-    result = {}
-    for load in loads:
-        rows = [[(row[0][0], row[1][0]) for row in launch["rows"]] for launch in load["launches"]]
-        ratio = [float(np.median([math.log(b / a) for a, b in launch])) for launch in rows]
-        level = [float(np.median([math.log(a) for a, _ in launch])) for launch in rows]
-        result[load["name"]] = (np.array(ratio), np.array(level))
-    return result
+    kind: str  # "false" or "power"
+    noise: str
+    design: str
+    size: int  # pairs or attempts
+    seed: int
 
 
-def pairs_of(values: Floats) -> Draw:
-    """Draw consecutive recorded pairs with replacement."""
-
-    def draw(chance: np.random.Generator, attempts: int, launches: int) -> Floats:
-        first = 2 * chance.integers(0, len(values) // 2, (attempts, launches // 2))
-        return np.stack([values[first], values[first + 1]], axis=2).reshape(attempts, launches)
-
-    return draw
-
-
-def normal(deviation: float) -> Draw:
-    """Independent normal launch values."""
-    return lambda chance, attempts, launches: chance.normal(0, deviation, (attempts, launches))
-
-
-def invented() -> dict[str, Draw]:
-    """Noise made to break a test that assumes something."""
-
-    def walk(chance: np.random.Generator, attempts: int, launches: int) -> Floats:
-        return np.cumsum(chance.normal(0, 0.02, (attempts, launches)), axis=1)
-
-    def drift(chance: np.random.Generator, attempts: int, launches: int) -> Floats:
-        return np.linspace(-0.3, 0.3, launches) + chance.normal(0, 0.01, (attempts, launches))
-
-    def spikes(chance: np.random.Generator, attempts: int, launches: int) -> Floats:
-        spike = chance.random((attempts, launches)) < 0.1
-        return chance.normal(0, 0.01, (attempts, launches)) + spike * chance.choice([-1.0, 1.0], (attempts, launches))
-
-    def cauchy(chance: np.random.Generator, attempts: int, launches: int) -> Floats:
-        return np.clip(0.02 * chance.standard_cauchy((attempts, launches)), -5, 5)
-
-    def alternating(_: np.random.Generator, attempts: int, launches: int) -> Floats:
-        return np.tile(0.1 * (-1.0) ** np.arange(launches), (attempts, 1))
-
-    def constant(_: np.random.Generator, attempts: int, launches: int) -> Floats:
-        return np.full((attempts, launches), 0.1)
-
-    def switch(chance: np.random.Generator, attempts: int, launches: int) -> Floats:
-        sign = np.where(np.arange(launches) < 12, 1.0, -1.0)
-        return 0.08 * sign * chance.choice([-1.0, 1.0], (attempts, 1)) + chance.normal(0, 0.005, (attempts, launches))
-
-    return {
-        "random walk": walk, "linear drift": drift, "spikes": spikes, "heavy tails": cauchy,
-        "alternating bias": alternating, "constant bias": constant, "bias that switches at launch 12": switch,
-    }  # fmt: skip
-
-
-def predicted_bias(values: Floats, sides: Floats, memory: float) -> Floats:
-    """Vectorised twin of the slot-bias prediction: one value per attempt from the launches so far."""
-    attempts, seen = values.shape
-    if seen < 2:
-        return np.zeros(attempts)
-    both = (sides > 0).any(axis=1) & (sides < 0).any(axis=1)
-    result = np.zeros(attempts)
-    v, s = values[both], sides[both]
-    gain = (np.nanmedian(np.where(s > 0, v, np.nan), axis=1) + np.nanmedian(np.where(s < 0, v, np.nan), axis=1)) / 2
-    weights = memory ** np.arange(seen - 1, -1, -1)
-    result[both] = (s * (v - gain[:, None]) * weights).sum(axis=1) / (1 + weights.sum())
-    return result
-
-
-def simulate(slots: Floats, sides: Floats, gain: float, betting: BettingPolicy) -> Outcome:
-    """Run the test on many attempts at once. `gain` counts from the margin; `sides` is +1 for slot 0."""
-    attempts, budget = slots.shape
-    values = gain + sides * slots
-    scales = np.array(betting.scales)
-    even = 1 / (2 * len(scales))
-    weights = np.full((attempts, 2, len(scales)), even)
-    wealth, best = np.zeros(attempts), np.zeros(attempts)
-    passed, used = np.zeros(attempts, bool), np.full(attempts, budget)
-    live = np.arange(attempts)
-    for launch in range(budget):
-        opened = launch < betting.open_launches
-        if opened or (launch - betting.open_launches) % 2:
-            unit = values[live, launch] if opened else (values[live, launch - 1] + values[live, launch]) / 2
-            adjusted = unit
-            if opened:
-                past = slice(0, launch)
-                bias = predicted_bias(values[live, past], sides[live, past], betting.bias_memory)
-                adjusted = unit - sides[live, launch] * bias
-            exponent = np.minimum(-2 * np.stack([unit, adjusted], 1)[:, :, None] * scales, 700)
-            grown = weights[live] * 2 / (1 + np.exp(exponent))
-            total = grown.sum(axis=(1, 2))
-            wealth[live] += np.log(total)
-            best[live] = np.maximum(best[live], wealth[live])
-            weights[live] = grown * ((1 - betting.share) / total)[:, None, None] + betting.share * even
-        if (launch + 1) % betting.look_every == 0:
-            won = live[best[live] >= math.log(1 / ALPHA)]
-            passed[won], used[won] = True, launch + 1
-            live = live[~passed[live]]
-            if not len(live):
-                break
-    return Outcome(passed, used)
-
-
-def coins(chance: np.random.Generator, attempts: int, betting: BettingPolicy) -> Floats:
-    """Draw sides as sealed: a coin per launch, then one per exchanged pair."""
-    sides = chance.choice([-1.0, 1.0], (attempts, BUDGET))
-    for launch in range(betting.open_launches + 1, BUDGET, 2):
-        sides[:, launch] = -sides[:, launch - 1]
-    return sides
-
-
-def run(draw: Draw, gain: float, attempts: int, betting: BettingPolicy, seed: int) -> Outcome:
-    """Simulate `attempts` attempts in chunks."""
-    chance = np.random.default_rng(seed)
-    parts = []
-    for start in range(0, attempts, CHUNK):
-        size = min(CHUNK, attempts - start)
-        parts.append(simulate(draw(chance, size, BUDGET), coins(chance, size, betting), gain, betting))
-    return Outcome(np.concatenate([p.passed for p in parts]), np.concatenate([p.launches for p in parts]))
-
-
-def cross_check(draw: Draw, betting: BettingPolicy, attempts: int = 40) -> int:
-    """Compare the vectorised twin with the real test; return how many attempts agreed (all, or it raises)."""
-    chance = np.random.default_rng(99)
-    slots, sides = draw(chance, attempts, BUDGET), coins(chance, attempts, betting)
-    for gain in (0.0, 0.03):
-        twin = simulate(slots, sides, gain, betting)
-        for row in range(attempts):
-            test = SequentialTest(margin_ppm=0, alpha_ppm=5000, launches_max=BUDGET, betting=betting)
-            while test.decision is Decision.CONTINUE:
-                at = test.launches
-                value = gain + float(sides[row, at] * slots[row, at])
-                test.add_launch(value, 0 if sides[row, at] > 0 else 1)
-            if test.decision is Decision.NOT_FASTER:
-                continue  # the twin follows only the side that can pass
-            if (test.decision is Decision.PASS, test.launches) != (bool(twin.passed[row]), int(twin.launches[row])):
-                raise SystemExit(f"the simulation and the test disagree: {test.decision} after {test.launches}")
-    return 2 * attempts
+def registered(noise: str) -> str:
+    """Return the policy that suits where `noise` comes from: two cores exchange, one core or one device does not."""
+    return OTHER_SLOTS if noise.startswith(("2-core", "16-core")) else SAME_SLOTS
 
 
 def bracket_rule(ratio: Floats, level: Floats, gain: float, margin: float = 0.05) -> float:
@@ -221,93 +91,190 @@ def bracket_rule(ratio: Floats, level: Floats, gain: float, margin: float = 0.05
 def bracket_rates() -> dict[str, dict[str, float]]:
     """Return how often the bracket rule passes: identical code, then gains above the margin."""
     result = {}
-    for cores, file in (("2", "cpu2core_launches"), ("16", "cpu16core_launches")):
+    for prefix, file in FILES.items():
         for load, (ratio, level) in recorded(file).items():
             rates = {"identical code": bracket_rule(ratio, level, -math.log(1.05))}
             rates |= {str(gain): bracket_rule(ratio, level, gain) for gain in (0.0, *GAINS)}
-            result[f"{cores}-core {load}"] = {name: round(rate, 4) for name, rate in rates.items()}
-            print(f"{cores}-core {load:27} bracket rule: identical code passes {rates['identical code']:.4f}")
+            result[f"{prefix} {load}"] = {name: round(rate, 4) for name, rate in rates.items()}
     return result
 
 
-def summary(outcome: Outcome, published: tuple[float, int] | None) -> dict[str, Any]:
-    """Return power, median launches of passing attempts, and the launches after which the published power is met."""
+def launches_to(outcome: Outcome, fraction: float) -> int:
+    """Return the launches after which `fraction` of all attempts have passed; beyond the budget when they never do."""
+    ordered = np.sort(np.where(outcome.passed, outcome.launches, BUDGET + 1))
+    return int(ordered[min(len(ordered) - 1, math.ceil(fraction * len(ordered)))])
+
+
+def cell(outcome: Outcome, published: tuple[float, int] | None) -> dict[str, Any]:
+    """Return power and launches; beside a published cell, whether it is met, and whether it is beaten.
+
+    The published median counts passing attempts only, so more power makes it larger at equal speed. Compared is
+    therefore the launch by which half of the published power has passed, which for the published rule is its median;
+    `median_met` says whether the plain medians compare as well.
+    """
     power = float(outcome.passed.mean())
     median = float(np.median(outcome.launches[outcome.passed])) if power else None
-    row: dict[str, Any] = {"power": round(power, 4), "median_launches": median}
+    row: dict[str, Any] = {
+        "power": round(power, 4), "median_launches": median,
+        "mean_launches_of_all": round(float(outcome.launches.mean()), 1),
+    }  # fmt: skip
     if published is not None:
         needed = published[0] - 0.005  # published powers are rounded to two digits
-        ordered = np.sort(np.where(outcome.passed, outcome.launches, BUDGET + 1))
-        at = int(ordered[min(len(ordered) - 1, math.ceil(needed / 2 * len(ordered)))])
+        at = launches_to(outcome, needed / 2)
         row |= {
-            "published_power": published[0],
-            "published_median": published[1],
-            "launches_to_half_published_power": at,
-            "power_met": power >= needed,
-            "launches_met": at <= published[1],
-        }
+            "published_power": published[0], "published_median": published[1], "launches_to_half_published_power": at,
+            "met": power >= needed and at <= published[1],
+            "better": power >= needed and at <= published[1] and (power > published[0] + 0.01 or at < published[1]),
+            "median_met": median is not None and median <= published[1],
+        }  # fmt: skip
     return row
 
 
-def sources() -> dict[str, Draw]:
-    """Return all recorded and modelled noise rows."""
-    rows: dict[str, Draw] = {}
-    for cores, name in (("2", "cpu2core_launches"), ("16", "cpu16core_launches")):
-        for load, (ratio, _) in recorded(name).items():
-            rows[f"{cores}-core {load}"] = pairs_of(ratio)
-    rows["H200 graph mid, device events"] = normal(0.0037)
-    rows["H200 graph tiny, device events"] = normal(0.0075)
+def false_rates(noise: str, design: str, pairs: int, seed: int) -> dict[str, Any]:
+    """Count attempts at the margin that pass, and pairs of which both do; second attempts follow passed ones only."""
+    draw, betting = (sources() | invented())[noise], DESIGNS[design]
+    first = int(run(draw, 0.0, pairs, betting, seed=seed).passed.sum())
+    again = int(run(draw, 0.0, first, betting, seed=1000 + seed).passed.sum()) if first else 0
+    return {"pairs": pairs, "false": first, "false_pairs": again}
+
+
+def power_row(noise: str, design: str, attempts: int) -> dict[str, Any]:
+    """Return power and launches of one noise row under one design."""
+    draw, betting = (sources() | invented())[noise], DESIGNS[design]
+    row: dict[str, Any] = {"cross_checked": cross_check(draw, betting), "gains": {}}
+    for gain in GAINS:
+        outcome = run(draw, gain, attempts, betting, seed=2)
+        row["gains"][str(gain)] = cell(outcome, PUBLISHED.get(noise, {}).get(gain))
+    return row
+
+
+def fixed_row(noise: str, gains: dict[str, dict[str, Any]], paired: bool) -> dict[str, int | None]:
+    """Return, per gain, the launches of the fixed-size design that has the same power on the same samples."""
+    draw = sources()[noise]
+    return {str(gain): fixed_size(draw, gain, gains[str(gain)]["power"], paired) for gain in (0.02, 0.05, 0.10)}
+
+
+def cost_of_deciding(launches: int = 64, repeat: int = 20) -> dict[str, float]:
+    """Return the processor microseconds of one launch in the test, bounds included, per policy."""
+    chance = np.random.default_rng(5)
+    result = {}
+    for name, policy in POLICIES.items():
+        values = [round(float(value), 9) for value in chance.normal(0.05, 0.05, launches)]
+        before = time.process_time()
+        for _ in range(repeat):
+            test = SequentialTest(margin_ppm=50_000, alpha_ppm=1, betting=policy.betting)
+            for index, value in enumerate(values):
+                test.add_launch(value, index % 2)
+                _ = (test.lower_ppm, test.upper_ppm)
+        result[name] = round((time.process_time() - before) / (repeat * launches) * 1e6)
+    return result
+
+
+def do(task: Task) -> tuple[Task, dict[str, Any]]:
+    """Do one piece of work; a worker's entry."""
+    if task.kind == "false":
+        return task, false_rates(task.noise, task.design, task.size, task.seed)
+    return task, power_row(task.noise, task.design, task.size)
+
+
+def tasks_of(attempts: int, pairs: int) -> list[Task]:
+    """Return all pieces of work."""
+    every = list(sources())
+    both = (SAME_SLOTS, OTHER_SLOTS)
+    tasks = [
+        Task("false", noise, design, min(PIECE, pairs - start), 1 + start // PIECE)
+        for start in range(0, pairs, PIECE) for design in both for noise in (*every, *invented())
+    ]  # fmt: skip
+    return [Task("power", noise, design, attempts, 2) for design in DESIGNS for noise in every] + tasks
+
+
+def work(tasks: list[Task], workers: int, journal: Path) -> dict[Task, dict[str, Any]]:
+    """Do what is not in the journal yet; keep each piece there when it is done."""
+    done = {Task(*entry[0]): entry[1] for entry in _entries(journal)}
+    left = [task for task in tasks if task not in done]
+    started = time.monotonic()
+    if not left:
+        return {task: done[task] for task in tasks} or done
+    with multiprocessing.get_context("spawn").Pool(workers) as pool, journal.open("a", encoding="utf-8") as file:
+        for number, (task, found) in enumerate(pool.imap_unordered(do, left), 1):
+            done[task] = found
+            file.write(json.dumps([task, found]) + "\n")
+            file.flush()
+            print(f"{time.monotonic() - started:6.0f} s {number:4}/{len(left)} {task}", flush=True)
+    return {task: done[task] for task in tasks} or done
+
+
+def _entries(journal: Path) -> list[Any]:
+    lines = journal.read_text("utf-8").splitlines() if journal.exists() else []
+    return [json.loads(line) for line in lines]
+
+
+def merge(done: dict[Task, dict[str, Any]]) -> dict[str, dict[str, dict[str, Any]]]:
+    """Return noise -> design -> what was found, with the false rates of all pieces added up."""
+    rows: dict[str, dict[str, dict[str, Any]]] = {}
+    for task, found in done.items():
+        row = rows.setdefault(task.noise, {}).setdefault(task.design, {})
+        if task.kind == "power":
+            row.update(found)
+            continue
+        for name, count in found.items():
+            row[name] = row.get(name, 0) + count
+        row["false_rate"] = row["false"] / row["pairs"]
+        row["false_pair_rate"] = row["false_pairs"] / row["pairs"]
     return rows
 
 
 def main() -> None:
     """Run everything, print the tables, write the results."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--attempts", type=int, default=20_000)
-    parser.add_argument("--false-attempts", type=int, default=200_000)
+    parser.add_argument("--attempts", type=int, default=4000)
+    parser.add_argument("--pairs", type=int, default=100_000)
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--journal", type=Path, required=True, help="file of finished pieces, to go on from later")
+    parser.add_argument("--finished-only", action="store_true", help="do no more; write what the journal holds")
+    parser.add_argument("--out", type=Path, default=HERE / "results" / "verdict_power.json")
     arguments = parser.parse_args()
-    started = time.monotonic()
-    results: dict[str, Any] = {
-        "alpha": ALPHA, "budget_launches": BUDGET, "attempts": arguments.attempts,
-        "false_attempts": arguments.false_attempts, "policy": dataclasses.asdict(POLICY.betting),
-        "recorded": {}, "invented": {},
+    tasks = [] if arguments.finished_only else tasks_of(arguments.attempts, arguments.pairs)
+    rows = merge(work(tasks, arguments.workers, arguments.journal))
+    alternating = invented()["alternating bias"]
+    twice = dataclasses.replace(FIXED_MIXTURE, open_launches=EVERY_LAUNCH)
+    result: dict[str, Any] = {
+        "alpha": ALPHA, "budget_launches": BUDGET, "attempts": arguments.attempts, "pairs": arguments.pairs,
+        "environment": {"python": platform.python_version(), "numpy": np.__version__, "cores": os.cpu_count()},
+        "policies": {name: dataclasses.asdict(betting) for name, betting in DESIGNS.items()},
+        "registered": {noise: registered(noise) for noise in sources()},
+        "recorded": {noise: rows[noise] for noise in sources()},
+        "invented": {noise: rows[noise] for noise in invented()},
+        "fixed_size_launches": {
+            noise: fixed_row(noise, rows[noise][design]["gains"], design == OTHER_SLOTS)
+            for noise in sources() for design in [registered(noise)]
+        },
+        "betting_twice_on_one_coin": bet_on_each_launch_of_a_pair(alternating, 0.0, 5000, twice, 7),
+        "bracket_rule": bracket_rates(),
+        "microseconds_per_launch": cost_of_deciding(),
     }  # fmt: skip
-    print(f"{'noise':34} {'design':22} {'false':>7}  " + "  ".join(f"+{gain:<12.1%}" for gain in GAINS))
-    for name, draw in sources().items():
-        designs = {"one coin per launch": DESIGNS["one coin per launch"]} if name.startswith("H200") else DESIGNS
-        results["recorded"][name] = {
-            design: power_row(name, design, draw, betting, arguments) for design, betting in designs.items()
-        }
-    for name, draw in invented().items():
-        results["invented"][name] = power_row(name, "registered", draw, POLICY.betting, arguments)
-    results["bracket_rule"] = bracket_rates()
-    results["seconds"] = round(time.monotonic() - started)
-    target = HERE / "results" / "verdict_power.json"
-    target.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n", "utf-8")
-    print(f"written to {target} after {results['seconds']} s")
+    arguments.out.write_text(json.dumps(result, indent=1, sort_keys=True) + "\n", "utf-8")
+    print_table(result)
 
 
-def power_row(name: str, design: str, draw: Draw, betting: BettingPolicy, arguments: argparse.Namespace) -> Any:
-    """Measure one noise row under one design and print it."""
-    checked = cross_check(draw, betting)
-    registered = design == "registered" or name.startswith("H200")
-    wrong = run(draw, 0.0, arguments.false_attempts if registered else arguments.attempts, betting, seed=1).passed
-    half = len(wrong) // 2
-    row: dict[str, Any] = {
-        "false_rate": float(wrong.mean()),
-        "false_pair_rate": float((wrong[:half] & wrong[half : 2 * half]).mean()),
-        "cross_checked": checked,
-        "gains": {},
-    }
-    cells = []
-    for gain in GAINS:
-        published = PUBLISHED.get(name, {}).get(gain)
-        cell = summary(run(draw, gain, arguments.attempts, betting, seed=2), published)
-        row["gains"][str(gain)] = cell
-        mark = "" if published is None else ("*" if cell["power_met"] and cell["launches_met"] else "-")
-        cells.append(f"{cell['power']:.2f},{cell['median_launches'] or 0:3.0f}{mark:1}      ")
-    print(f"{name:34} {design:22} {row['false_rate']:7.4f}  " + "  ".join(cells), flush=True)
-    return row
+def print_table(result: dict[str, Any]) -> None:
+    """Print every row under the policy registered for it."""
+    for noise, design in result["registered"].items():
+        row = result["recorded"][noise][design]
+        cells = [f"{at['power']:.2f},{at['median_launches'] or 0:3.0f}{_mark(at)}" for at in row["gains"].values()]
+        print(f"{noise:32} {design:28} {_rate(row)}  " + "  ".join(cells))
+    for noise, rows in result["invented"].items():
+        print(f"{noise:32} " + "  ".join(f"{name} {_rate(row)}" for name, row in rows.items()))
+
+
+def _rate(row: dict[str, Any]) -> str:
+    return f"{row['false_rate']:.4f} of {row['pairs']}" if "pairs" in row else "not measured"
+
+
+def _mark(at: dict[str, Any]) -> str:
+    if "met" not in at:
+        return " "
+    return "+" if at["better"] else "=" if at["met"] else "-"
 
 
 if __name__ == "__main__":
