@@ -4,7 +4,8 @@ Invariants
 1. `DSL_JIT_ENTRYPOINTS` is the whole exception. Triton needs none: its kernels compile when they are launched.
 2. A call is admitted only if its receiver is a bare name that is bound exactly once in the whole file, by an absolute
    import of the registered module, and nothing in the file could rebind names behind the reader's back.
-3. The first positional argument is present, is not starred and is not a text or bytes literal; no keyword value is one.
+3. The first positional argument is present, is not starred and is no text or bytes literal, formatted or put together
+   from literals; no keyword value is one. What a name holds is not followed.
    The exception is for function objects, never for source text.
 4. A file that imports a language's module but uses the package itself has to import that, too: kernels would fail when
    they are traced, far from the line that is wrong.
@@ -113,4 +114,19 @@ def _is_admitted(node: ast.AST, receivers: set[str]) -> bool:
 
 
 def _is_text(node: ast.AST) -> bool:
+    """Say whether `node` is a text or bytes literal, or can only be a text made of literals."""
+    if isinstance(node, ast.NamedExpr):
+        return _is_text(node.value)
+    if isinstance(node, ast.IfExp):
+        return _is_text(node.body) or _is_text(node.orelse)
+    if isinstance(node, ast.BoolOp):
+        return any(map(_is_text, node.values))
+    if isinstance(node, ast.BinOp):
+        return _is_text(node.left) or _is_text(node.right)
+    if isinstance(node, ast.Subscript):
+        return _is_text(node.value)
+    if isinstance(node, ast.Call):
+        return isinstance(node.func, ast.Attribute) and _is_text(node.func.value)  # "".join(parts)
+    if isinstance(node, ast.JoinedStr):
+        return True
     return isinstance(node, ast.Constant) and isinstance(node.value, str | bytes)

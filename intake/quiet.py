@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from config.errors import IntakeError
 from config.limits import IntakeLimits
 from intake.closure import Dotted, Import, LocalModules, imports_of
+from intake.holdings import changes
 from intake.import_meanings import Chain, Meanings, with_aliases
 from intake.nodes import Kinds, sort_nodes
 from intake.scan_policy import (
@@ -37,7 +38,7 @@ from intake.scan_policy import (
     path_problem,
 )
 from intake.scopes import ImportedName, imported_names
-from intake.static_scan import LocalUse, ScannedModule, roots_of
+from intake.static_scan import LocalUse, ScannedModule, is_computed, roots_of
 from intake.syntax import Parsed, attribute_link, dotted_name, line_of, literal_text, parse_expression, walk
 
 _LOUD_NAMES = DENIED_NAMES | CODE_BUILTINS | (ATTRIBUTE_BUILTINS - {"getattr"})
@@ -107,6 +108,9 @@ class _Quiet:
         _require(ast.MatchClass not in self._kinds)
         statements = [node for kind in (ast.Import, ast.ImportFrom) for node in self._kinds.get(kind, ())]
         self._imports(statements)
+        # `_origins` are what imports alone bind as yet.
+        foreign = {name for name, origins in self._origins.items() if not all(map(self._is_local, origins))}
+        _require(not changes(self._kinds, foreign))
         self._text_annotations()
         self._names_and_texts()
         meanings = with_aliases(self._origins, self._kinds)
@@ -206,6 +210,7 @@ class _Quiet:
             if annotation.__class__ is ast.Name:
                 continue
             for part in walk(annotation):
+                _require(not is_computed(part))
                 text = literal_text(part)
                 if text is None or text in seen:
                     continue

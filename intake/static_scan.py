@@ -21,6 +21,7 @@ from typing import ClassVar, NamedTuple
 from config.errors import IntakeError
 from intake.closure import LocalModules
 from intake.dsl_jit_policy import DSL_JIT_ENTRYPOINTS, admitted_calls
+from intake.holdings import changes
 from intake.refusal import Findings, clip
 from intake.scan_policy import (
     ATTRIBUTE_BUILTINS,
@@ -38,7 +39,7 @@ from intake.scan_policy import (
     is_denied_attribute,
     path_problem,
 )
-from intake.scopes import ImportedName, Scope, Scopes
+from intake.scopes import ImportedName, Scope, Scopes, imported_names
 from intake.suggest import nearest
 from intake.syntax import Parsed, attribute_link, children, dotted_name, line_of, literal_text, parse_expression, walk
 
@@ -127,6 +128,13 @@ def roots_of(target: ast.AST) -> list[str]:
     return names
 
 
+def is_computed(part: ast.AST) -> bool:
+    """Say whether a part of an annotation may put a text together that nobody has read."""
+    if isinstance(part, ast.BinOp):
+        return not isinstance(part.op, ast.BitOr)
+    return isinstance(part, ast.JoinedStr | ast.Call)
+
+
 class _Scanner:
     """Walks one tree with the current scope at hand."""
 
@@ -138,11 +146,22 @@ class _Scanner:
         self._modules = modules
         self._findings = findings
         self._admitted: frozenset[int] | None = None
+        self._changed: set[int] = set()  # nodes that were refused for what they change
         self.tainted = self._tainted_names()
 
     def run(self) -> None:
         for statement in self._parsed.tree.body:
             self._visit(statement, self.scopes.module)
+        for node in changes(self._parsed.kinds, self._foreign_names()):
+            if id(node) in self._changed:
+                continue
+            message = "an attribute may be set here on what an imported module or the class of an argument holds."
+            self._refuse("SCAN_MUTATION", message, node, "A kernel changes only the outputs it is given.")
+
+    def _foreign_names(self) -> set[str]:
+        statements = (node for kind in (ast.Import, ast.ImportFrom) for node in self._parsed.kinds.get(kind, ()))
+        names = (imported for node in statements for imported in imported_names(node))
+        return {imported.name for imported in names if not self.is_local(imported)}
 
     def is_local(self, origin: ImportedName) -> bool:
         """Say whether an import binding comes from the bundle itself."""
@@ -314,6 +333,7 @@ class _Scanner:
                     self._mutation(origin.path, node)
 
     def _mutation(self, path: str, node: ast.AST) -> None:
+        self._changed.add(id(node))
         message = f"{clip(path)} belongs to an imported module and may not be changed."
         self._refuse("SCAN_MUTATION", message, node, "A kernel changes only the outputs it is given.")
 
@@ -368,10 +388,10 @@ class _Scanner:
             )
         elif literal is not None and name != "getattr":
             self._check_attribute_name(literal, node)
-            chain = dotted_name(node.args[0])
-            for origin in self.scopes.resolve(chain[0].id, scope) if chain else ():
-                if not self.is_local(origin):
-                    self._mutation(origin.path, node)
+            for root in roots_of(node.args[0]):
+                for origin in self.scopes.resolve(root, scope):
+                    if not self.is_local(origin):
+                        self._mutation(origin.path, node)
 
     def _is_admitted(self, node: ast.Call) -> bool:
         if self._admitted is None:
@@ -492,6 +512,9 @@ class _Scanner:
         """Visit an annotation; text inside one is code for whoever evaluates annotations, so it is read as code."""
         self._visit(node, scope)
         for part in walk(node):
+            if is_computed(part):
+                message = "an annotation may not be computed."
+                self._refuse("SCAN_NAME", message, part, "Write the type as a name or as one plain text.")
             text = literal_text(part)
             if text is None:
                 continue

@@ -17,6 +17,7 @@ from dataclasses import replace
 import pytest
 import trustme
 from aiohttp import web
+from asyncio_throttle.throttler import Throttler
 
 from config.errors import IntakeError, NetworkError
 from config.settings import IntakeSettings
@@ -368,8 +369,15 @@ async def test_sockets_go_to_reviewed_addresses_only(monkeypatch: pytest.MonkeyP
     assert await refusal("http://127.0.0.1:9/a") == (IntakeError, "ADDRESS_REFUSED")
 
 
-async def test_requests_to_one_host_are_throttled() -> None:
+async def test_requests_to_one_host_are_throttled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fetches of one host queue behind its rate; another host does not wait."""
+    seconds: list[float] = []
+
+    def patient(rate_limit: int, period: float) -> Throttler:
+        seconds.append(period)
+        return Throttler(rate_limit, period * 3600)  # so that no slow machine sees the period end
+
+    monkeypatch.setattr(fetch, "Throttler", patient)
     fetcher = ArchiveFetcher(replace(POLICY, per_host_per_second=1))
     async with host(serve_body) as base:
         await fetcher.fetch(f"{base}/a")
@@ -377,6 +385,7 @@ async def test_requests_to_one_host_are_throttled() -> None:
             async with asyncio.timeout(0.3):
                 await fetcher.fetch(f"{base}/b")
         assert (await fetcher.fetch(f"{base.replace('127.0.0.1', 'localhost')}/c")).data == BODY
+    assert seconds == [1.0, 1.0]
 
 
 def test_retries_back_off_within_their_budget() -> None:

@@ -124,6 +124,43 @@ REFUSED = {
     "deletion": "import torch\ndel torch.x\n",
     "loop target": "import torch\nfor torch.x in y:\n    pass\n",
     "with target": "import torch\nwith a as torch.x:\n    pass\n",
+    "class of an argument": "def f(x):\n    type(x).add = 1\n",
+    "class of an argument by a name": "def f(x):\n    T = type(x)\n    T.add = 1\n",
+    "class of an argument called self": "def f(self, out):\n    type(self).add = 1\n",
+    "class of what self was bound to": "class A:\n    def f(self, x):\n        self = x\n        type(self).add = 1\n",
+    "class of an argument by setattr": "def f(x):\n    setattr(type(x), 'add', 1)\n",
+    "class of an argument by delattr": "def f(x):\n    delattr(type(x), 'add')\n",
+    "setattr on a choice": "import torch\nsetattr(torch.Tensor if x else y, 'add', f)\n",
+    "setattr on an element": "import torch\nsetattr([torch.Tensor][0], 'add', f)\n",
+    "mutation through a loop": "import torch\nfor T in (torch.Tensor, torch.nn.Module):\n    T.add = f\n",
+    "mutation through a comprehension": "import torch\n[setattr(T, 'add', f) for T in [torch.Tensor]]\n",
+    "mutation through unpacking": "import torch\nT, other = torch.Tensor, 1\nT.add = f\n",
+    "mutation through a rest": "import torch\n*T, other = [torch.Tensor, 1]\nT[0].add = f\n",
+    "mutation through a pattern": "import torch\nmatch [torch.Tensor]:\n    case [T]:\n        T.add = f\n",
+    "mutation through a with": (
+        "import contextlib\nimport torch\nwith contextlib.nullcontext(torch.Tensor) as T:\n    T.add = f\n"
+    ),
+    "mutation through a default": "import torch\ndef g(x, T=torch.Tensor):\n    T.add = f\n",
+    "mutation through a keyword default": "import torch\ndef g(*, T=torch.Tensor):\n    T.add = f\n",
+    "mutation through self": "import torch\nclass A:\n    def g(self=torch.Tensor):\n        self.add = f\n",
+    "mutation through a kept list": "import torch\nkept = [torch.Tensor]\nkept[0].add = f\n",
+    "mutation through a kept element": "import torch\nkept = {}\nkept['T'] = torch.Tensor\nkept['T'].add = f\n",
+    "mutation through an attribute": (
+        "import torch\nclass A:\n    def g(self):\n        self.T = torch.Tensor\n        self.T.add = f\n"
+    ),
+    "mutation through a class attribute": "import torch\nclass A:\n    T = torch.Tensor\nA.T.add = f\n",
+    "mutation through another function": (
+        "import torch\ndef g():\n    global T\n    T = [torch.Tensor][0]\ndef h():\n    T.add = f\n"
+    ),
+    "annotation put together": "def f(x: 'ev' + 'al(1)'):\n    pass\n",
+    "annotation formatted": "def f(x: f'int'):\n    pass\n",
+    "annotation joined": "def f() -> ''.join(['ev', 'al(1)']):\n    pass\n",
+    "traced text, formatted": "import cutlass.cute as cute\ncute.compile(f'x')\n",
+    "traced text, put together": "import cutlass.cute as cute\ncute.compile('x' + y)\n",
+    "traced text, joined": "import cutlass.cute as cute\ncute.compile(''.join(y))\n",
+    "traced text, chosen": "import cutlass.cute as cute\ncute.compile('x' if y else z)\n",
+    "traced text, named": "import cutlass.cute as cute\ncute.compile(s := 'x')\n",
+    "traced with a text option, put together": "import cutlass.cute as cute\ncute.compile(k, options='-O' + n)\n",
     "setattr on an import": "import torch\nsetattr(torch.Tensor, 'add', f)\n",
     "environment written": "import os\nos.environ['A'] = '1'\n",
     "environment updated": "import os\nos.environ.update(A='1')\n",
@@ -165,6 +202,18 @@ ACCEPTED = {
     "module alias": "import torch\nF = torch.nn.functional\ndef f(x):\n    return F.silu(x)\n",
     "shadowed by a parameter": "import time\ndef f(time):\n    time.x = 1\n    return [time]\n",
     "own attributes": "class A:\n    def __init__(self):\n        self.x = 1\n        self.y[0] = 2\n",
+    "own class": (
+        "class A:\n    count = 0\n    def __init__(self):\n        type(self).count += 1\n"
+        "    @classmethod\n    def reset(cls):\n        cls.count = 0\n"
+    ),
+    "types kept and own objects changed": (
+        "import torch\nTYPES = {'half': torch.float16}\nTYPES['full'] = torch.float32\nclass A:\n"
+        "    def __init__(self, dtype=torch.float16, x=None):\n        self.dtype, self.x = dtype, x\n"
+        "        for name, kind in TYPES.items():\n            self.plan.kind = kind\n"
+        "def f(plan, x):\n    plan.dtype = torch.float32\n    plan.out.buffer = x\n"
+    ),
+    "a union annotation": "def f(x: 'int | None', y: list[int] | None = None):\n    pass\n",
+    "tracing functions": "import cutlass.cute as cute\ncute.compile(k if x else g, n=1 + m)\n",
     "super": "class A(B):\n    def __init__(self):\n        super().__init__()\n",
     "feature probe": "import torch\nok = hasattr(torch, 'float8_e4m3fn')\nd = getattr(torch, 'float8_e4m3fn', None)\n",
     "environment read": "import os\nx = os.environ.get('A', '')\ny = os.environ['B'] if 'B' in os.environ else ''\n",
