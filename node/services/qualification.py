@@ -132,7 +132,7 @@ class QualificationService:
                 raise InternalError(problem, "the two attempts are no independent pair")
         receipt = ""
         if verdict.outcome in (PASS, FAIL) or chosen.check:
-            statement = verdict_statement(evidence.attempt, evidence.digest, verdict)
+            statement = verdict_statement(evidence.attempt, evidence.digest, verdict, reviewed=reviewed)
             receipt = await asyncio.to_thread(self._receipts.sign, statement)
         graded = Graded(evidence, verdict, receipt)
         if chosen.check:

@@ -3,14 +3,16 @@
 Invariants
 1. Everything lies under one folder, owned by the node's user and closed to others (0700).
 2. `archives/` holds work in progress and is emptied at start of whatever no job needs; all other folders hold
-   content-addressed or append-only files.
+   content-addressed or append-only files. What a killed process left of its own in them goes at start as well.
 3. Making the layout is idempotent; a folder that cannot be written is one error, STATE_UNWRITABLE.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -109,12 +111,26 @@ class StateLayout:
             raise _unwritable(self.root, error) from error
 
     def sweep(self) -> None:
-        """Remove the temporary files of writes that were interrupted. Call it only while nobody writes."""
+        """Remove what was interrupted: half-written files, and the engine trees of attempts. Call it only while nobody
+        writes or measures."""
         hidden = (self.arenas, self.targets, self.receipts, self.ledger, self.keys)
         patterns = ((self.root, ".write-test-*"), *((folder, ".*") for folder in hidden))
         for folder, pattern in patterns:
             for path in folder.glob(pattern):
                 path.unlink(missing_ok=True)
+        for tree in self.attempts.glob("trees-*"):
+            _remove_tree(tree)
+        for path in self.attempts.glob("*/*.part"):
+            path.unlink(missing_ok=True)
+
+
+def _remove_tree(folder: Path) -> None:
+    """Remove a folder whose own folders may be closed to writing, as those of an engine tree are. What cannot be
+    removed costs disk and nothing else: it stays."""
+    with contextlib.suppress(OSError):
+        for name, _, _ in os.walk(folder):
+            os.chmod(name, 0o700)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _unwritable(path: Path, error: OSError) -> HostError:

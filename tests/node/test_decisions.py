@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
 import pytest
 
+from config.canonical import canonical_json
 from config.errors import CacheonError
 from node import decisions
 from node.jobs import JobState, StaleTokenError
@@ -18,6 +20,7 @@ from scoring.attempt import read_attempt
 from scoring.decision import read_decision
 from scoring.dsse import verify
 from scoring.grade import grade
+from scoring.receipts import VerdictPredicate, read_predicate, verdict_statement
 from tests.node.judging import ARENA, FAST, SLOW, World
 from tests.node.support import HOTKEY_B, submission
 
@@ -68,6 +71,31 @@ async def test_an_observer_sees_the_decision_and_can_grade_by_it(held: World) ->
         assert grade(attempt, ARENA).code == "IMPLAUSIBLE_SPEEDUP"
         assert grade(attempt, ARENA, reviewed=True).outcome == row.outcome
     assert receipt in await held.store.read(latest_event, "decision.accept")
+
+
+async def test_the_receipts_of_a_reviewed_crown_say_so(held: World) -> None:
+    """Both verdicts are signed as what they are: an observer grades the files with the same guard lifted."""
+    decide(held, "accept")
+    await held.work()
+    rows = (await held.store.read(attempts_by_submission))[ONE.submission_id]
+    for row in rows[1:]:
+        said = verify(held.receipts.path(row.receipt_digest).read_bytes(), [held.receipts.public_key])
+        predicate = read_predicate(said, VerdictPredicate)
+        assert (predicate.verdict.outcome, predicate.reviewed) == ("PASS", True)
+        attempt = read_attempt(read_compressed(held.context.layout.root / row.path))
+        verdict = grade(attempt, ARENA, reviewed=predicate.reviewed)
+        again = verdict_statement(attempt, row.digest, verdict, reviewed=predicate.reviewed)
+        assert canonical_json(msgspec.to_builtins(again)) == canonical_json(msgspec.to_builtins(said))
+
+
+async def test_verdicts_that_nobody_looked_at_say_so(judging: World) -> None:
+    """The field is for what a person lifted, and for nothing else."""
+    await judging.queue(ONE)
+    await judging.work()
+    rows = (await judging.store.read(attempts_by_submission))[ONE.submission_id]
+    for row in rows:
+        said = verify(judging.receipts.path(row.receipt_digest).read_bytes(), [judging.receipts.public_key])
+        assert not read_predicate(said, VerdictPredicate).reviewed
 
 
 async def test_accepting_one_accepts_no_other(held: World) -> None:

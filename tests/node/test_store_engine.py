@@ -166,14 +166,21 @@ async def test_lock_waits_for_a_reader(tmp_path: Path) -> None:
 
 
 def test_sweep_removes_interrupted_writes_only(tmp_path: Path) -> None:
-    """What an interrupted write left is removed at the next start, and nothing else."""
+    """What an interrupted write or a killed attempt left is removed at the next start, and nothing else."""
     layout = StateLayout.at(tmp_path)
     layout.create()
-    kept = [layout.receipts / "a.json", layout.keys / "receipt.key"]
+    attempt, tree = layout.attempts / "trees", layout.attempts / "trees-k1x2" / "sealed"
+    attempt.mkdir()
+    tree.mkdir(parents=True)
+    kept = [layout.receipts / "a.json", layout.keys / "receipt.key", attempt / "a.json.gz"]
+    for path in (attempt / "tmp1.part", tree / "module.py"):
+        path.write_text("")
+    tree.chmod(0o555)  # as a built engine tree is
     for path in (*kept, layout.receipts / ".a.json.1234", layout.keys / ".receipt.key.12", tmp_path / ".write-test-7"):
         path.write_text("")
     layout.sweep()
     assert sorted(path for path in tmp_path.rglob("*") if path.is_file()) == sorted(kept)
+    assert not tree.parent.exists()
 
 
 def test_full_disk_is_the_hosts_error(tmp_path: Path) -> None:
