@@ -2,15 +2,19 @@
 
 Invariants
 1. Yes means that the strict reader would accept the text. No means nothing: the strict reader decides.
-2. A text with two equal strings, with an escape or a character beyond ASCII is left to the strict reader, so that no
-   key is repeated and every quotation mark begins or ends a string.
+2. A text with an escape or a character beyond ASCII is left to the strict reader, so that every quotation mark begins
+   or ends a string. No key is repeated if there are two marks for every string that was read; of a large text nothing is
+   made, because that could take much memory, and it must not hold two equal strings at all.
 3. A text with a float, a long number or deep nesting is left to it, too.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
+_SMALL = 128 * 1024  # bytes of a text that is read into objects
 _BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
 _DEPTH = 32  # levels of nesting
 _DIGITS = bytes(ord("0") if byte in b"0123456789" else byte for byte in range(256))
@@ -22,12 +26,47 @@ class _AnyObject(msgspec.Struct):
 
 
 _GRAMMAR = msgspec.json.Decoder(_AnyObject)
+_OBJECT = msgspec.json.Decoder(dict[str, Any])
+_NUMBERS = {int}
+_FAULTS = (msgspec.MsgspecError, RecursionError, ValueError)  # the last of a number too long for Python
 
 
 def is_plain_json(data: bytes) -> bool:
     """Say whether `data` certainly is a strict JSON object without floats and repeated keys, moderately nested."""
     if not data.isascii() or b"\\" in data:
         return False
+    return _is_plain_when_read(data) if len(data) <= _SMALL else _is_plain_by_its_strings(data)
+
+
+def _is_plain_when_read(data: bytes) -> bool:
+    try:
+        level: list[Any] = [_OBJECT.decode(data)]
+    except _FAULTS:
+        return False
+    strings = 0
+    for _ in range(_DEPTH):
+        inner: list[Any] = []
+        for item in level:
+            values = item
+            if item.__class__ is dict:
+                strings += len(item)
+                values = item.values()
+            kinds = set(map(type, values))
+            if kinds == _NUMBERS:
+                continue
+            if float in kinds:
+                return False
+            if str in kinds:
+                strings += sum(value.__class__ is str for value in values)
+            if dict in kinds or list in kinds:
+                inner += [value for value in values if value.__class__ is dict or value.__class__ is list]
+        if not inner:
+            return data.count(b'"') == 2 * strings  # of a repeated key only one value was kept
+        level = inner
+    return False
+
+
+def _is_plain_by_its_strings(data: bytes) -> bool:
     pieces = data.split(b'"')
     strings = pieces[1::2]
     if len(set(strings)) != len(strings):
@@ -39,7 +78,7 @@ def is_plain_json(data: bytes) -> bool:
         return False
     try:
         _GRAMMAR.decode(data)
-    except (msgspec.MsgspecError, RecursionError):
+    except _FAULTS:
         return False
     return True
 

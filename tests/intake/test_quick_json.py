@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from config.canonical import CanonicalJsonError, read_json
+from intake import quick_json
 from intake.quick_json import is_plain_json
 
 _PIECES = st.sampled_from(
@@ -24,6 +26,15 @@ _VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner, max_size=4),
     max_leaves=12,
 )
+
+
+@pytest.fixture(params=["small texts", "large texts"], autouse=True, scope="module")
+def reading(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Every test is made in both ways of reading, whatever the size of its texts."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "large texts":
+            patch.setattr(quick_json, "_SMALL", -1)
+        yield request.param
 
 
 def _is_strict(data: bytes) -> bool:
@@ -72,3 +83,9 @@ def test_no_means_that_the_strict_reader_decides(text: str) -> None:
 def test_tables_are_vouched_for(value: object) -> None:
     assert is_plain_json(json.dumps(value, indent=1).encode())
     assert is_plain_json(json.dumps(value).encode())
+
+
+def test_rows_with_the_same_keys_are_vouched_for_while_small(reading: str) -> None:
+    table = {str(rows): {"BLOCK_M": 16 * rows, "num_warps": 4, "layout": "row_major"} for rows in range(40)}
+    assert is_plain_json(json.dumps(table).encode()) is (reading == "small texts")
+    assert not is_plain_json(json.dumps(table).replace('"num_warps"', '"BLOCK_M"', 1).encode())
