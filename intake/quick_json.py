@@ -3,8 +3,8 @@
 Invariants
 1. Yes means that the strict reader would accept the text. No means nothing: the strict reader decides.
 2. A text with an escape or a character beyond ASCII is left to the strict reader, so that every quotation mark begins
-   or ends a string. No key is repeated if there are two marks for every string that was read; of a large text nothing is
-   made, because that could take much memory, and it must not hold two equal strings at all.
+   or ends a string. No key is repeated if there are two marks for every string that was read; of a large text nothing
+   is made, because that could take much memory, and it must not hold two equal strings at all.
 3. A text with a float, a long number or deep nesting is left to it, too.
 """
 
