@@ -62,11 +62,22 @@ _MAGICS = {
 }
 _CREDENTIALS = re.compile(
     r"-----BEGIN [A-Z ]*PRIVATE KEY-----|\bAKIA[0-9A-Z]{16}\b|\bgh[pousr]_[0-9A-Za-z]{36}\b|\bhf_[0-9A-Za-z]{34}\b"
+    r"|\bgithub_pat_[0-9A-Za-z_]{60,}|\bsk-(?:[a-z]+-)?[0-9A-Za-z_-]{40,}|\bxox[abeoprs]-[0-9A-Za-z-]{20,}"
+    r"|\bAIza[0-9A-Za-z_-]{35}\b"
+    r"""|["']secret(?:Seed|Phrase)["']\s*:\s*["'][^"']"""  # the key file of a wallet
 )
 _MACHINE_PATHS = re.compile(r"(?<![\w./])(?:/home/[\w.-]+/|/root/|/Users/[\w.-]+/)|\b[A-Z]:\\{1,2}Users\\")
 # Plain searches that come before the expressions above; almost no file holds one of these.
 # Each list stands under a character that all its marks hold: where that is missing, one look answers for the list.
-_CREDENTIAL_MARKS = {"Y": ("PRIVATE KEY",), "K": ("AKIA",), "_": ("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "hf_")}
+_CREDENTIAL_MARKS = {
+    "Y": ("PRIVATE KEY",),
+    "K": ("AKIA",),
+    "_": ("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "hf_", "github_pat_"),
+    "-": ("sk-", "xox"),
+    "z": ("AIza",),
+    "S": ("secretSeed",),
+    "P": ("secretPhrase",),
+}
 _MACHINE_MARKS = {"/": ("/home/", "/root/", "/Users/"), "\\": ("Users\\",)}
 _HINT_KIND = "A bundle holds sources, metadata/*.json, README and LICENSE texts; leave everything else out."
 

@@ -68,6 +68,14 @@ def findings_of(**changes: bytes | None) -> list[ErrorDocument]:
         ("kernels/kernel.py", b"x = '/home/alice/x'\ndef silu_and_mul():\n    pass\n", "TREE_MACHINE_PATH"),
         ("README.md", b"key AKIAABCDEFGHIJKLMNOP\n", "TREE_CREDENTIAL"),
         ("README.md", b"-----BEGIN RSA PRIVATE KEY-----\n", "TREE_CREDENTIAL"),
+        ("README.md", b"hf_" + b"a" * 34, "TREE_CREDENTIAL"),
+        ("README.md", b"github_pat_" + b"a" * 82, "TREE_CREDENTIAL"),
+        ("README.md", b"sk-" + b"a" * 48, "TREE_CREDENTIAL"),
+        ("README.md", b"sk-proj-" + b"a" * 48, "TREE_CREDENTIAL"),
+        ("README.md", b"xoxb-" + b"1" * 24, "TREE_CREDENTIAL"),
+        ("README.md", b"AIza" + b"a" * 35, "TREE_CREDENTIAL"),
+        ("metadata/hotkey.json", b'{"ss58Address": "x", "secretPhrase": "some words"}', "TREE_CREDENTIAL"),
+        ("metadata/hotkey.json", b'{"secretSeed" : "0xab", "secretPhrase": null}', "TREE_CREDENTIAL"),
         ("kernels/kernel.py", "x = 1 # \u202e\ndef silu_and_mul():\n    pass\n".encode(), "TREE_NOT_TEXT"),
         ("torch.py", b"", "LOCAL_SHADOWS_EXTERNAL"),
         ("os/__init__.py", b"", "LOCAL_SHADOWS_EXTERNAL"),
@@ -88,6 +96,12 @@ def test_what_a_bundle_may_not_hold(path: str, content: bytes, code: str) -> Non
 def test_what_a_bundle_may_hold(path: str) -> None:
     """Texts, notes and package markers are fine anywhere."""
     assert findings_of(**{path: b"" if path.endswith(".py") else b"{}"}) == []
+
+
+def test_words_about_credentials_are_none() -> None:
+    """What only resembles the beginning of a key is ordinary text."""
+    text = b"a disk-cache, task-" + b"a" * 50 + b", sk-learn, hf_transfer, xox, AIza, secretPhrase, a PRIVATE KEY"
+    assert findings_of(**{"README.md": text}) == []
 
 
 def test_a_builder_that_builds_nothing_is_fine() -> None:
