@@ -8,8 +8,7 @@ Invariants
 4. What is measured is every slot that the attempt names; cases that both roles leave to stock are named and are asked
    of nobody, so that no time can be recorded for them.
 5. Arms of one role are started one after the other. Every process of every arm is one that no other arm has.
-6. What the second schema added is there when a file is of it: the duration of every checked call, and the least work of
-   every case.
+6. What the second schema added is there when a file is of it, and agrees with the rest (`scoring.evidence_v2`).
 7. Checks run in a fixed order, so the same file always gives the same code.
 """
 
@@ -21,6 +20,7 @@ from config.arena import Arena
 from config.errors import EvidenceError, GradeError
 from scoring import attempt_v1, sealing
 from scoring.attempt import ArmRecord, Attempt, Block, Launch, LimitsInForce, RoleBlock
+from scoring.evidence_v2 import check_additions
 from scoring.policy import find_policy
 
 
@@ -31,7 +31,7 @@ def check_evidence(attempt: Attempt, arena: Arena) -> None:
     GAPS_INCONSISTENT, ROLE_INCONSISTENT, LIMITS_MISMATCH, TIMES_REVERSED, SEED_MALFORMED, SEED_NOT_OPENING,
     CHECKS_MISSING, WORK_INCONSISTENT, LAUNCH_SURPLUS, LAUNCH_MISSING and those of one launch:
     COIN_MISMATCH, SLOT_MISMATCH, ORDER_MISMATCH, TIMING_METHODS_MIXED, LAUNCH_INCOMPLETE, CASE_MISMATCH,
-    CLOCK_BACKWARDS, TIMING_NOT_POSITIVE, PROCESS_REUSED, INPUT_REPEATED.
+    CLOCK_BACKWARDS, TIMING_NOT_POSITIVE, INPUTS_DIFFER, PROCESS_REUSED, INPUT_REPEATED.
     """
     _check_identity(attempt, arena)
     cases = _cases(attempt, arena)
@@ -53,9 +53,9 @@ def check_evidence(attempt: Attempt, arena: Arena) -> None:
         _check_schedule(attempt, seed, launch)
         _check_complete(launch, cases, arena)
         clock = _check_clock(launch, clock)
-    if attempt.schema != attempt_v1.SCHEMA:
-        _check_additions(attempt, cases)
     _check_fresh(attempt)
+    if attempt.schema != attempt_v1.SCHEMA:
+        check_additions(attempt, cases)
 
 
 def _cases(attempt: Attempt, arena: Arena) -> tuple[int, ...]:
@@ -83,19 +83,6 @@ def _cases(attempt: Attempt, arena: Arena) -> tuple[int, ...]:
     if attempt.launches and len(gaps) == count:
         raise EvidenceError("GAPS_INCONSISTENT", "all cases are left to stock, and launches were made all the same")
     return tuple(case for case in range(count) if case not in gaps)
-
-
-def _check_additions(attempt: Attempt, cases: tuple[int, ...]) -> None:
-    """Raises `GradeError`: CHECKS_MISSING, LAUNCH_INCOMPLETE, WORK_INCONSISTENT."""
-    for stage in attempt.stages:
-        if len(stage.call_ns) != len(stage.checks):
-            raise EvidenceError("CHECKS_MISSING", "a stage has not as many durations as checks")
-    for launch in attempt.launches:
-        for role in (launch.baseline, launch.candidate):
-            if len(role.warmup_ns) != len(role.warmup) or len(role.warmup) < len(cases):
-                raise EvidenceError("LAUNCH_INCOMPLETE", f"launch {launch.index} lacks durations of warm-up calls")
-    if attempt.launches and tuple(work.case for work in attempt.work) != cases:
-        raise EvidenceError("WORK_INCONSISTENT", "the least work is not given for each case that was measured")
 
 
 def _check_identity(attempt: Attempt, arena: Arena) -> None:

@@ -21,7 +21,7 @@ import msgspec
 
 from config.arena import Arena
 from config.errors import Blame, EvidenceError
-from scoring import fitness, guard_rails
+from scoring import attempt_v1, conditioning, fitness, guard_rails
 from scoring.attempt import AT_BOUND, Attempt, CallCheck, Role, encode_attempt, read_attempt
 from scoring.evidence import check_evidence
 from scoring.incidents import Consequence, Outcome, consequence
@@ -116,6 +116,8 @@ def _judge_speed(attempt: Attempt, arena: Arena, *, reviewed: bool) -> Verdict:
             )
         test.add_launch(launch_value(launch, len(attempt.identity.gaps)), launch.candidate_slot)
     _check_ending(attempt, test.decision)
+    if attempt.schema != attempt_v1.SCHEMA:
+        _check_time(attempt, arena)
     found = _from_decision(attempt, test, arena, policy)
     if found.outcome == "PASS":
         found = _hidden(attempt, test, arena, policy, reviewed=reviewed) or found
@@ -129,7 +131,9 @@ def _hidden(
     suspect = None if reviewed else _suspect(attempt, test, arena)
     if policy.conditioning is None:
         return suspect or guard_rails.slow_start(attempt.launches, policy.start)
-    return guard_rails.regression(attempt, test.lower_ppm, policy.conditioning) or suspect
+    found = conditioning.regression(attempt, test.lower_ppm, policy.conditioning, arena.alpha_ppm)
+    found = found or conditioning.uneven(attempt, arena)
+    return found or suspect
 
 
 def _suspect(attempt: Attempt, test: SequentialTest, arena: Arena) -> Consequence | None:
@@ -154,6 +158,19 @@ def _check_ending(attempt: Attempt, decision: Decision) -> None:
         )
 
 
+def _check_time(attempt: Attempt, arena: Arena) -> None:
+    """A referee goes on exactly as long as no launch has ended beyond the budget. Raises `GradeError`."""
+    budget = arena.attempt_budget_seconds * 1_000_000_000
+    ends = [launch.end_ns for launch in attempt.launches]
+    if any(end > budget for end in ends[:-1]):
+        raise EvidenceError("ENDING_INCONSISTENT", "a launch was made after the time of the attempt had run out")
+    if attempt.ending == "time" and ends and ends[-1] <= budget:
+        raise EvidenceError(
+            "ENDING_INCONSISTENT", "the attempt says that its time ran out, and its last launch ended before that",
+            hint="launches are missing from the file",
+        )
+
+
 def _from_decision(attempt: Attempt, test: SequentialTest, arena: Arena, policy: VerdictPolicy) -> Consequence:
     bounds = _bounds(test)
     needed = f"{_ratio(EQUAL_PPM + arena.margin_ppm)} is needed"
@@ -161,11 +178,10 @@ def _from_decision(attempt: Attempt, test: SequentialTest, arena: Arena, policy:
         return Consequence("PASS", "PASS", Blame.MINER, f"{bounds}; {needed}")
     if test.decision is Decision.NOT_FASTER:
         return Consequence("FAIL", "NOT_FASTER", Blame.MINER, f"{bounds}; {needed}")
-    strict = policy.conditioning is not None
     short = test.launches < arena.launches_min
-    if strict and short and (found := guard_rails.time_spent(attempt, arena)):
+    if policy.conditioning and short and (found := guard_rails.time_spent(attempt, arena, policy.conditioning)):
         return found
-    if unfit := fitness.unfit(attempt.launches, policy.machine, own_turns=strict):
+    if unfit := fitness.unfit(attempt.launches, policy.machine, own_turns=policy.conditioning is not None):
         return Consequence("RETRY", "MACHINE_UNFIT", Blame.INTERNAL, f"undecided, and the baseline's own speed {unfit}")
     if short:
         return Consequence(

@@ -71,6 +71,7 @@ class FakeReferee:
         self.random = random.Random(number)
         self.clock = 1000
         self.start_ns = {"baseline": 100, "candidate": 100}  # from the fork to being ready
+        self.warmup_ns = 50_000  # of every warm-up call
         self.pause_ns = 50  # of the referee's own, after every launch
 
     @property
@@ -85,23 +86,26 @@ class FakeReferee:
     def role_block(self, where: tuple[object, ...], mean_ns: float) -> RoleBlock:
         """Return one role's calls and move the clock past them."""
         calls = tuple(max(1, round(mean_ns)) for _ in range(self.arena.calls_per_block))
-        block = RoleBlock(self.clock, calls, tuple(self.check(*where, call) for call in range(len(calls))))
+        checks = tuple(self.check(*where[1:], call) for call in range(len(calls)))
+        block = RoleBlock(self.clock, calls, checks)
         self.clock += sum(calls) + 10
         return block
 
     def arm(self, role: str, launch: int, slot: int, start: int) -> ArmRecord:
         """Return the record of one arm."""
-        warmup = tuple(self.check(role, "warm-up", launch, call) for call in range(self.warmup_calls))
+        warmup = tuple(self.check("warm-up", launch, call) for call in range(self.warmup_calls))
         arm = ArmProcess((f"{self.number}:{launch}:{role}",), start, start + self.start_ns[role], 0, DONE)
-        return ArmRecord(slot, slot, (arm,), (50_000,) * len(warmup), warmup)
+        return ArmRecord(slot, slot, (arm,), (self.warmup_ns,) * len(warmup), warmup)
 
     def launch(self, index: int) -> Launch:
         """Return one complete launch."""
         coins = find_policy(self.arena.speed_policy).betting.open_launches
         slot = sealing.candidate_slot(self.seed, self.attempt_id, index, open_launches=coins)
-        start = self.clock
-        arms = {role: self.arm(role, index, at, start) for role, at in (("baseline", 1 - slot), ("candidate", slot))}
-        self.clock += max(self.start_ns.values()) + 100
+        start, arms = self.clock, {}
+        for at, role in enumerate(("candidate", "baseline") if slot == 0 else ("baseline", "candidate")):
+            arms[role] = self.arm(role, index, at, self.clock)
+            self.clock = arms[role].ready_ns
+        self.clock += sum(arm.first_call_ns for arm in arms.values()) + 100
         luck = self.random.gauss(0, self.noise)
         blocks = tuple(self.block(index, number, luck) for number in range(self.arena.blocks_per_launch))
         end, self.clock = self.clock + self.pause_ns, self.clock + self.pause_ns + 50
@@ -164,3 +168,39 @@ def change(value: Any, path: str, new: Any) -> Any:
         return (*value[:index], inner, *value[index + 1 :])
     inner = change(getattr(value, head), rest, new) if rest else new
     return msgspec.structs.replace(value, **{head: inner})
+
+
+def relaid(attempt: Attempt) -> Attempt:
+    """Return `attempt` with its durations kept, and laid out one after the other on the clock."""
+    clock = max(1000, sum(sum(stage.call_ns) for stage in attempt.stages))
+    launches = []
+    for launch in attempt.launches:
+        begin = clock
+        arms: dict[str, ArmRecord] = {}
+        for role in sorted(("baseline", "candidate"), key=lambda role: getattr(launch, role).slot):
+            record = getattr(launch, role)
+            moved = []
+            for arm in record.arms:
+                took = max(arm.ready_ns - arm.start_ns, arm.prepare_ns)
+                moved.append(msgspec.structs.replace(arm, start_ns=clock, ready_ns=clock + took))
+                clock += took
+            arms[role] = msgspec.structs.replace(record, arms=tuple(moved))
+        clock += sum(record.first_call_ns for record in arms.values()) + 100
+        blocks = []
+        for block in launch.blocks:
+            parts = {}
+            for role in ("candidate", "baseline") if block.first == "candidate" else ("baseline", "candidate"):
+                parts[role] = msgspec.structs.replace(getattr(block, role), start_ns=clock)
+                clock += sum(parts[role].call_ns) + 10
+            blocks.append(msgspec.structs.replace(block, **parts))
+        changed = {"blocks": tuple(blocks), "start_ns": begin, "end_ns": clock + 50, **arms}
+        launches.append(msgspec.structs.replace(launch, **changed))
+        clock += 100
+    return msgspec.structs.replace(attempt, launches=tuple(launches))
+
+
+def out_of_time(attempt: Attempt, arena: Arena) -> Attempt:
+    """Return `attempt` as it ends when its last launch ends just beyond the budget of `arena`."""
+    last = attempt.launches[-1]
+    late = msgspec.structs.replace(last, end_ns=arena.attempt_budget_seconds * 1_000_000_000 + 1)
+    return msgspec.structs.replace(attempt, launches=(*attempt.launches[:-1], late), ending="time")

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from config.errors import GradeError
-from scoring.attempt import NON_FINITE, Attempt, Block, CallCheck, Incident, encode_attempt, read_attempt
+from scoring.attempt import NON_FINITE, Attempt, Block, Incident, encode_attempt, read_attempt
 from scoring.grade import Verdict, grade
 from scoring.incidents import INCIDENT_KINDS
-from tests.scoring.support import TARGET, FakeReferee, change, digest, make_arena
+from tests.scoring.support import TARGET, FakeReferee, change, digest, make_arena, out_of_time, relaid
 
 ARENA = make_arena()
 GOOD = FakeReferee(ARENA).measure()
@@ -79,18 +79,24 @@ def test_an_implausible_speed_up_waits_for_review() -> None:
 
 def test_time_running_out_is_ours_before_the_minimum_and_the_candidates_after() -> None:
     """Too few launches in the time budget is a RETRY; enough of them without proof is NOT_FASTER."""
-    few = msgspec.structs.replace(GOOD, launches=GOOD.launches[:6], ending="time")
+    few = out_of_time(msgspec.structs.replace(GOOD, launches=GOOD.launches[:6]), ARENA)
     assert verdict_of(few).code == "TIME_BUDGET_SHORT"
     spent = FakeReferee(ARENA, gain=0.0488, noise=0.05, number=3).measure()
-    enough = msgspec.structs.replace(spent, launches=spent.launches[:16], ending="time")
+    enough = out_of_time(msgspec.structs.replace(spent, launches=spent.launches[:16]), ARENA)
     assert (verdict_of(enough).outcome, verdict_of(enough).code) == ("FAIL", "NOT_FASTER")
 
 
 def test_a_slow_start_cannot_hide_behind_steady_speed() -> None:
     """`prepare` plus first call beyond policy fails a candidate that would have passed."""
     launches = tuple(change(launch, "candidate.arms.0.prepare_ns", 3_000_000_000) for launch in GOOD.launches)
-    verdict = verdict_of(msgspec.structs.replace(GOOD, launches=launches))
+    verdict = verdict_of(relaid(msgspec.structs.replace(GOOD, launches=launches)))
     assert (verdict.outcome, verdict.code) == ("FAIL", "SLOW_START")
+
+
+def answered(place: str, late: str, worst: int) -> Attempt:
+    """Return a good attempt with another outcome of the check at `place`; the question stays the same."""
+    bad = change(change(GOOD, f"{place}.output_digest", "0" * 16), f"{place}.late_digest", late)
+    return change(bad, f"{place}.worst_ppm", worst)
 
 
 @pytest.mark.parametrize(
@@ -102,21 +108,19 @@ def test_a_slow_start_cannot_hide_behind_steady_speed() -> None:
                                    "launches.3.blocks.1.candidate.checks.1"])  # fmt: skip
 def test_a_bad_output_anywhere_fails_even_a_fast_candidate(place: str, worst: int, late: str, code: str) -> None:
     """Every recorded check counts: stages, warm-up calls and timed calls."""
-    bad = CallCheck(digest("x")[:16], "0" * 16, late, worst)
-    verdict = verdict_of(change(GOOD, place, bad))
+    verdict = verdict_of(answered(place, late, worst))
     assert (verdict.outcome, verdict.code, verdict.blame) == ("FAIL", code, "miner")
 
 
 def test_an_output_exactly_at_its_bound_passes() -> None:
     """The tolerance is inclusive, and a late fingerprint equal to the first one is no change."""
-    check = CallCheck(digest("x")[:16], "0" * 16, "0" * 16, 1_000_000)
-    assert verdict_of(change(GOOD, "launches.3.blocks.1.candidate.checks.1", check)).outcome == "PASS"
+    attempt = answered("launches.3.blocks.1.candidate.checks.1", "0" * 16, 1_000_000)
+    assert verdict_of(attempt).outcome == "PASS"
 
 
 def test_a_bad_baseline_is_never_charged_to_the_miner() -> None:
     """A wrong output of the incumbent is a RETRY of ours."""
-    bad = CallCheck(digest("x")[:16], "0" * 16, "", 2_000_000)
-    verdict = verdict_of(change(GOOD, "launches.0.blocks.0.baseline.checks.0", bad))
+    verdict = verdict_of(answered("launches.0.blocks.0.baseline.checks.0", "", 2_000_000))
     assert (verdict.outcome, verdict.code, verdict.blame) == ("RETRY", "BASELINE_FAILED", "internal")
 
 
