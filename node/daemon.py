@@ -107,7 +107,7 @@ async def _serve(settings: Settings, ready: asyncio.Event | None) -> None:
     async with contextlib.AsyncExitStack() as parts:
         screener = IntakeRunner(waive=require_waivers(settings))
         parts.push_async_callback(asyncio.to_thread, screener.close)
-        await selfcheck.check_host(settings, screener)
+        layers = await selfcheck.check_host(settings, screener)
         catalog = load_catalog()
         arena = require_arena(settings, catalog)
         signer = await asyncio.to_thread(require_signer, settings)
@@ -135,7 +135,7 @@ async def _serve(settings: Settings, ready: asyncio.Event | None) -> None:
         fetcher = await parts.enter_async_context(
             ArchiveFetcher(FetchPolicy.from_settings(settings.intake, settings.profile))
         )
-        await _resume(context)
+        await _resume(context, layers)
         heads = HeadWatch()
         local: list[Service] = [
             FetchingService(context, fetcher), IntakeService(context, screener),
@@ -143,7 +143,7 @@ async def _serve(settings: Settings, ready: asyncio.Event | None) -> None:
             ParkingService(context, Restorer(context, fetcher, screener)),
         ]
         if pages is not None:
-            local.append(HttpService(layout, settings.http, pages))
+            local.append(HttpService(layout, settings.http, pages, lambda: store.works))
         following: list[Service] = [
             HeadsService(client, heads, watch), RevealsService(context, client, heads),
             AdmissionService(context, client),
@@ -204,7 +204,7 @@ async def _serve_chain(context: NodeContext, chain: ChainReady, ready: asyncio.E
         ready.set()
 
 
-async def _resume(context: NodeContext) -> None:
+async def _resume(context: NodeContext, layers: tuple[str, ...]) -> None:
     """Pick up what an earlier run left, and say who is running."""
     store, arena = context.store, context.arena
     lost = await store.write(lose_running_attempts)
@@ -212,7 +212,7 @@ async def _resume(context: NodeContext) -> None:
     await asyncio.to_thread(_sweep, context.layout, await store.read(_known))
     started = {
         "version": metadata.version("cacheon"), "pid": os.getpid(), "arena": arena.id, "arena_digest": arena.digest,
-        "worker": context.worker, "waived": list(context.settings.sandbox.waive),
+        "worker": context.worker, "waived": list(context.settings.sandbox.waive), "layers": list(layers),
     }
     await store.write(append_event, "node.started", "", started)
     structlog.get_logger().info(

@@ -8,7 +8,6 @@ Invariants
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import msgspec
@@ -17,22 +16,19 @@ from sqlalchemy import Connection
 from node.jobs import FINAL
 from node.kinship import Kinship
 from node.kinship import decode as decode_kinship
-from node.readiness import Conditions, Reason, judge_readiness
-from node.store.chain_seen import ChainSeen, RevealsHeld, read_chain_seen, read_reveals_held
+from node.observed import observe
+from node.readiness import Reason, judge_readiness
 from node.store.crown_rows import CrownRow, all_crowns
 from node.store.evidence_rows import AttemptRow
 from node.store.job_rows import Entry, entries
 from node.store.journal import find_vector
 from node.store.layout import StateLayout
-from node.store.lock import read_holder
 from node.store.queries import (
     PublicationView,
     attempts_by_submission,
-    chain_view,
     count_by_state,
     events_head,
     fetches_by_submission,
-    latest_event,
     publication_views,
 )
 from node.store.visit import look
@@ -143,17 +139,6 @@ class NodeStatus(msgspec.Struct, frozen=True):
     block_age_seconds: float | None = None
 
 
-class _Started(msgspec.Struct):
-    arena: str = ""
-    arena_digest: str = ""
-    waived: tuple[str, ...] = ()
-
-
-class _Reached(msgspec.Struct):
-    hotkey: str | None = None  # "" of a node that only observes
-    validator_permit: bool | None = None
-
-
 def read_status(state_dir: str | Path) -> NodeStatus:
     """Return the status of the node whose state lies in `state_dir`.
 
@@ -174,27 +159,17 @@ def weights_confirmed(status: NodeStatus) -> bool:
 
 
 def _read(connection: Connection, layout: StateLayout) -> NodeStatus:
-    chain = chain_view(connection)
-    holder = read_holder(layout.lock)
-    started = msgspec.json.decode(latest_event(connection, "node.started") or "{}", type=_Started)
+    observed = observe(connection, layout)
+    chain, started = observed.chain, observed.started
     crowns = all_crowns(connection)
     publications = tuple(_publication(connection, layout, view) for view in publication_views(connection))
     weights = next((one.entries for one in reversed(publications) if one.status == "confirmed"), ())
     count, head = events_head(connection)
-    seen = read_chain_seen(layout) or ChainSeen()
-    held = read_reveals_held(layout) or RevealsHeld()
-    age = time.time() - seen.block_ms / 1000 if holder is not None and seen.block_ms else None
-    reached = msgspec.json.decode(latest_event(connection, "chain.ready") or "{}", type=_Reached)
-    readiness = judge_readiness(Conditions(
-        running=holder is not None, waived_layers=started.waived, validator_permit=reached.validator_permit,
-        observing=None if reached.hotkey is None else not reached.hotkey,
-        chain_away=seen.away_reason if holder is not None else None, block_age_seconds=age,
-        reveals_held=held.reason if holder is not None and held.code != seen.away_code else None,
-    ))
+    readiness = judge_readiness(observed.conditions)
     return NodeStatus(
         schema=STATUS_SCHEMA,
         state_dir=str(layout.root),
-        running_pid=holder.pid if holder is not None else 0,
+        running_pid=observed.running_pid,
         genesis_hash=chain.genesis_hash if chain else "",
         netuid=chain.netuid if chain else 0,
         cursor_block=chain.cursor_block if chain else 0,
@@ -213,8 +188,8 @@ def _read(connection: Connection, layout: StateLayout) -> NodeStatus:
         events_head=head,
         ready=readiness.ready,
         reasons=readiness.reasons,
-        head_block=seen.block,
-        block_age_seconds=age,
+        head_block=observed.seen.block,
+        block_age_seconds=observed.conditions.block_age_seconds,
     )
 
 

@@ -6,6 +6,7 @@ Invariants
 2. An error is the envelope with a code; what is unexpected is logged here and answered without a detail.
 3. Reading happens on threads, at most `_READERS` at a time, each within `PAGE_SECONDS`; who comes when all are taken
    waits, and is told to come again when that takes too long.
+4. `/readyz` and `/metrics` have a thread of their own: however many read the other pages, a node looks no less ready.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from importlib import metadata
 from typing import TypeVar
 
@@ -42,6 +44,9 @@ from node.http.documents import (
     read_named_file,
     read_receipt_file,
 )
+from node.http.health import read_observed, read_snapshot, ready_view
+from node.http.loop_lag import LoopLag
+from node.http.metrics import CONTENT_TYPE, Scrape
 from node.http.parameters import digest, no_query, page_query, receipt_query
 from node.http.views import read_page, read_receipts, read_submission
 from node.store.engine import reader_engine
@@ -65,23 +70,32 @@ _STATUS: tuple[tuple[type[CacheonError], int], ...] = (
 _SCHEMAS = {
     "/api/v1/submissions": "api submissions", "/api/v1/ledger": "api ledger", "/api/v1/receipts": "api receipts",
     "/api/v1/attempts": "api attempts", "/api/v1/arenas": "api arenas", "/api/v1/targets": "api targets",
-    "/livez": "livez",
+    "/livez": "livez", "/readyz": "readyz", "/metrics": "metrics",
 }
 
 
 class Pages:
-    """The pages of one state folder. `is_own_name` says under which host names they may be asked for."""
+    """The pages of one state folder. `is_own_name` says under which host names they may be asked for, `store_works`
+    whether the node's last transaction was durable (None: nobody knows), `lag` how late its event loop is."""
 
-    def __init__(self, layout: StateLayout, is_own_name: Callable[[str], bool]) -> None:
+    def __init__(
+        self, layout: StateLayout, is_own_name: Callable[[str], bool],
+        store_works: Callable[[], bool | None] = lambda: None, lag: LoopLag | None = None,
+    ) -> None:
         self._layout = layout
         self._is_own_name = is_own_name
+        self._store_works = store_works
+        self._lag = lag or LoopLag()
         self._threads = ThreadPoolExecutor(_READERS, "http")
+        self._health_thread = ThreadPoolExecutor(1, "http-health")
         self._engine: Engine = reader_engine(layout)
 
     def application(self) -> web.Application:
         """Return the application that serves them."""
         application = web.Application(middlewares=[self._guard], client_max_size=1)
         application.router.add_get("/livez", self._livez)
+        application.router.add_get("/readyz", self._readyz)
+        application.router.add_get("/metrics", self._metrics)
         application.router.add_get("/api/v1/submissions", self._submissions)
         application.router.add_get("/api/v1/submissions/{id}", self._submission)
         application.router.add_get("/api/v1/ledger/{digest}", self._ledger)
@@ -94,12 +108,30 @@ class Pages:
 
     def close(self) -> None:
         """Let go of the threads and of the database."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        for threads in (self._threads, self._health_thread):
+            threads.shutdown(wait=False, cancel_futures=True)
         self._engine.dispose()
 
     async def _livez(self, request: web.Request) -> web.Response:
         no_query(request.query)
         return _answer("livez", {"alive": True, "version": metadata.version("cacheon")})
+
+    async def _readyz(self, request: web.Request) -> web.Response:
+        no_query(request.query)
+        view = ready_view(await self._look(read_observed), self._store_works())
+        return _answer("readyz", view, status=200 if view.ready else 503)
+
+    async def _metrics(self, request: web.Request) -> web.Response:
+        no_query(request.query)
+        scrape = Scrape(self._layout, self._lag, await self._look(read_snapshot), self._store_works())
+        body = await self._in_thread(scrape.render, self._health_thread)
+        return web.Response(body=body, headers=_HEADERS | {"Content-Type": CONTENT_TYPE})
+
+    async def _look(self, work: Callable[[Connection, StateLayout], T]) -> T | None:
+        """Return what `work` reads, None when the store cannot be read."""
+        with suppress(HostError):
+            return await self._read(work, self._layout, self._health_thread)
+        return None
 
     async def _submissions(self, request: web.Request) -> web.Response:
         return _answer("api submissions", await self._read(read_page, page_query(request.query)))
@@ -141,7 +173,10 @@ class Pages:
         body = await self._in_thread(work)
         return web.Response(body=body, content_type=kind, headers=_HEADERS | {"Cache-Control": _FOREVER})
 
-    async def _read(self, work: Callable[[Connection, str], T] | Callable[..., T], argument: object) -> T:
+    async def _read(
+        self, work: Callable[[Connection, str], T] | Callable[..., T], argument: object,
+        threads: ThreadPoolExecutor | None = None,
+    ) -> T:
         def transaction() -> T:
             try:
                 with self._engine.connect() as connection, connection.begin():
@@ -152,13 +187,13 @@ class Pages:
                     "STORE_UNUSABLE", "the node's database cannot be read just now", hint="ask again in a moment"
                 ) from error
 
-        return await self._in_thread(transaction)
+        return await self._in_thread(transaction, threads)
 
-    async def _in_thread(self, work: Callable[[], T]) -> T:
+    async def _in_thread(self, work: Callable[[], T], threads: ThreadPoolExecutor | None = None) -> T:
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(PAGE_SECONDS):
-                return await loop.run_in_executor(self._threads, work)
+                return await loop.run_in_executor(threads or self._threads, work)
         except TimeoutError as error:
             raise NetworkError(
                 "HTTP_BUSY", f"the node did not answer within {PAGE_SECONDS:g} s", hint="ask again in a while",
@@ -207,8 +242,10 @@ def _status_of(error: CacheonError) -> int:
     return next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
 
 
-def _answer(name: str, data: object) -> web.Response:
-    return web.Response(body=success_line(name, data), content_type="application/json", headers=_HEADERS)
+def _answer(name: str, data: object, status: int = 200) -> web.Response:
+    return web.Response(
+        body=success_line(name, data), status=status, content_type="application/json", headers=_HEADERS
+    )
 
 
 def _refusal(request: web.Request, error: ErrorDocument, status: int) -> web.Response:

@@ -22,18 +22,22 @@ from node.doctor.check import CHAIN_SECONDS, Finding, State, Subject
 from node.doctor.checks import HOST_CHECKS
 from node.doctor.run import run_checks, timed_out
 from qualify.intake_runner import IntakeRunner
+from qualify.sandbox.layers import LAYERS
 
 REQUIRED = tuple(check for check in HOST_CHECKS if check.required)
 
 
-async def check_host(settings: Settings, screener: IntakeRunner) -> None:
+async def check_host(settings: Settings, screener: IntakeRunner) -> tuple[str, ...]:
     """Ask everything that is required of this machine, its settings, wallet and state folder.
 
-    Warnings are logged. Raises the error of the first thing that is missing, of any family but the chain's.
+    Returns the isolation layers that a confined process confirmed, in the order of the list. Warnings are logged.
+    Raises the error of the first thing that is missing, of any family but the chain's.
     """
     report = await run_checks(REQUIRED, Subject(settings, screener=screener))
     _log_warnings(line.finding for line in report.lines)
     report.raise_first()
+    names = (line.finding.name for line in report.lines if line.finding.state is State.PASS)
+    return tuple(layer for name in names if (layer := name.removeprefix("isolation.")) in LAYERS and layer != name)
 
 
 async def check_chain(settings: Settings, client: ChainClient, signer: Signer | None) -> ChainReady:

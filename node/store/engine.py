@@ -54,6 +54,7 @@ class Store:
         self._engine = writer_engine(layout)
         self._connection: Connection | None = None
         self._opened: os.stat_result | None = None  # the database file of the first connection
+        self._works: bool | None = None
 
     @classmethod
     async def open(cls, layout: StateLayout) -> Store:
@@ -71,6 +72,11 @@ class Store:
             await store.close()
             raise
         return store
+
+    @property
+    def works(self) -> bool | None:
+        """Whether the newest transaction reached the disk, or would have; None before the first. Any thread may ask."""
+        return self._works
 
     async def write(self, work: Callable[..., T], *arguments: Any, **keywords: Any) -> T:
         """Run `work(connection, *arguments, **keywords)` in one durable transaction and return its result.
@@ -102,12 +108,15 @@ class Store:
         try:
             connection = self._connected()
             with connection.begin():
-                return work(connection, *arguments, **keywords)
+                result = work(connection, *arguments, **keywords)
+            self._works = True
+            return result
         except UNSTORABLE as error:
             raise InternalError(
                 "VALUE_NOT_STORABLE", f"a value cannot be stored: {type(error).__name__}: {_reason(error)}"
             ) from error
         except (SQLAlchemyError, sqlite3.Error, OSError) as error:  # the driver's own errors come from `_configure`
+            self._works = False
             self._disconnect()  # whatever state the connection is in, the next transaction starts from a clean one
             raise HostError(
                 "STORE_UNUSABLE", f"the database {self.layout.database} failed: {_reason(error)}",

@@ -124,7 +124,7 @@ attempts = Table(
     _number("lower_ppm"), _number("upper_ppm"), _number("launches"),
     _text("tree_digest"), _text("replay_of"), _text("receipt_digest"),
     _number("started_ms"), _number("ended_ms"), _text("worker"),
-    Index(None, "submission_id"), Index(None, "content_hash"),
+    Index(None, "submission_id"), Index(None, "content_hash"), Index(None, "state", "outcome", "code"),
 )
 
 # Settlement events as `scoring.settle` made them; replaying the bodies gives the state of all crowns.
@@ -186,7 +186,7 @@ publications = Table(
     Column("sequence", Integer, primary_key=True),
     _text("digest"), _text("prior_digest"), _text("publication_id"), _text("status"), _number("epoch"),
     _text("vector_digest"), _text("body"), _number("recorded_ms"),
-    UniqueConstraint("digest"), UniqueConstraint("prior_digest"),
+    UniqueConstraint("digest"), UniqueConstraint("prior_digest"), Index(None, "publication_id"), Index(None, "status"),
 )
 
 # The journal of ledger commitments: every state of every commitment of our own, append-only.
@@ -205,5 +205,5 @@ events = Table(
     Column("at_ms", Integer, nullable=False),
     _text("kind"), _text("subject"), _text("body"), _text("previous"),
     Column("digest", Text, nullable=False, unique=True),
-    Index(None, "subject"),
+    Index(None, "subject"), Index(None, "kind"),
 )

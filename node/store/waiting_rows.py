@@ -9,7 +9,7 @@ Invariants
 from __future__ import annotations
 
 import msgspec
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, func, select
 
 from node.store.events import append_event
 from node.store.schema import events
@@ -30,8 +30,9 @@ class WaitingView(msgspec.Struct, frozen=True):
 
 def read_waiting(connection: Connection) -> WaitingView | None:
     """Return the reason that stands, or None."""
-    kinds = events.c.kind.like("publication.%")
-    row = connection.execute(select(events).where(kinds).order_by(events.c.sequence.desc()).limit(1)).first()
+    kind = events.c.kind
+    newest = select(func.max(events.c.sequence)).where(kind >= "publication.", kind < "publication/").scalar_subquery()
+    row = connection.execute(select(events).where(events.c.sequence == newest)).first()
     if row is None or row.kind != _WAITING:
         return None
     return msgspec.convert({**msgspec.json.decode(row.body), "code": row.subject}, WaitingView)

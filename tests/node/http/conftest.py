@@ -42,16 +42,24 @@ class Site:
         async with self.session.get(self.url + path, **more) as response:
             return Answer(response.status, response.headers, json.loads(await response.read()))
 
+    async def text(self, path: str) -> str:
+        """GET a page that is no envelope."""
+        async with self.session.get(self.url + path) as response:
+            assert response.status == 200
+            return await response.text()
+
 
 Serve = Callable[..., AbstractAsyncContextManager[Site]]
 
 
 @asynccontextmanager
-async def served(store: Store, settings: HttpSettings | None = None) -> AsyncIterator[Site]:
+async def served(
+    store: Store, settings: HttpSettings | None = None, store_works: Callable[[], bool | None] = lambda: None
+) -> AsyncIterator[Site]:
     """Serve the pages of `store` until the block ends."""
     settings = settings or HttpSettings(listen="127.0.0.1:0")
     listening = bind(settings.listen)
-    service = HttpService(store.layout, settings, listening)
+    service = HttpService(store.layout, settings, listening, store_works)
     running = asyncio.create_task(service.run())
     try:
         async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(60)) as session:

@@ -7,6 +7,7 @@ import json
 import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import msgspec
@@ -21,6 +22,7 @@ from config.settings import ChainSettings, HttpSettings, Settings
 from node import daemon
 from node.daemon import run_node
 from node.http.listener import bind, url_of
+from tests.node.support import until
 
 
 @pytest.fixture
@@ -48,7 +50,8 @@ async def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
 
 
 async def test_a_running_node_answers(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The pages are served while the node runs, and the address is free again afterwards."""
+    """The pages are served while the node runs, `/readyz` knows its layers and its chain, and the address is free again
+    afterwards."""
     bound: list[socket.socket] = []
 
     def remember(listen: str) -> socket.socket:
@@ -56,9 +59,9 @@ async def test_a_running_node_answers(settings: Settings, monkeypatch: pytest.Mo
         return bound[0]
 
     monkeypatch.setattr(daemon, "bind", remember)
-    stop, ready = asyncio.Event(), asyncio.Event()
-    running = asyncio.create_task(run_node(settings, stop=stop, ready=ready))
-    waiting = asyncio.create_task(ready.wait())
+    stop, serving = asyncio.Event(), asyncio.Event()
+    running = asyncio.create_task(run_node(settings, stop=stop, ready=serving))
+    waiting = asyncio.create_task(serving.wait())
     await asyncio.wait({running, waiting}, return_when=asyncio.FIRST_COMPLETED)
     waiting.cancel()
     if running.done():
@@ -67,6 +70,18 @@ async def test_a_running_node_answers(settings: Settings, monkeypatch: pytest.Mo
     async with aiohttp.ClientSession() as session, session.get(f"{url}/api/v1/submissions") as response:
         document = json.loads(await response.read())
     assert (document["ok"], document["data"]["netuid"]) == (True, 2)
+    async with aiohttp.ClientSession() as session:
+
+        async def head_seen() -> bool:
+            async with session.get(f"{url}/readyz") as response:
+                ready.update(json.loads(await response.read())["data"], status=response.status)
+            return ready["head_block"] is not None
+
+        ready: dict[str, Any] = {}
+        await until(head_seen)
+    assert (ready["status"], ready["reasons"]) == (200, [])
+    assert {"userns", "seccomp", "verify"} <= set(ready["sandbox"]["present"])
+    assert ready["registration"] == {"registered": True, "uid": 0, "validator_permit": True, "observing": False}
     stop.set()
     await running
     with bind(url.removeprefix("http://")):
