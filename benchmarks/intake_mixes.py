@@ -1,8 +1,9 @@
-"""Bundles of 200 files and 6 MB in five mixes, and source text of four kinds, for `benchmarks/intake_screen.py`.
+"""Bundles of 200 files and 6 MB in six mixes, and source text of four kinds, for `benchmarks/intake_screen.py`.
 
-The mix called typical is the one for which the goal is stated: the bundles of `examples/` and the accepted ones among
-the golden vectors have one small Python file for a row, or a few, so what makes a bundle this large are CUDA headers
-and tables. The other mixes show what each kind of content costs; no bundle of that much Python is known.
+The bundles of `examples/` and the accepted ones among the golden vectors have one small Python file for a row, or a
+few, so what makes a bundle this large are tables of tuned parameters or CUDA headers. The mix called tuned is the
+former: kernels larger than any example's, and tables whose rows have the same keys, as tuners write them. The mix
+called typical has both. The other mixes show what each kind of content costs; no bundle of that much Python is known.
 
 Everything an entry could use is used: each Python file has one function that calls all of its others, and the entry
 calls that function of every file, so nothing is left out of the fingerprint.
@@ -129,7 +130,23 @@ def cuda_source(size: int) -> bytes:
     return "".join(parts).encode()
 
 
-def bundle(python: int, cuda: int = 0, *, python_bytes: int = PYTHON_FILE) -> dict[str, bytes]:
+def tuned_table(dice: random.Random) -> bytes:
+    """Return a table of launch parameters by number of tokens, as tuners write them."""
+    rows = {
+        str(tokens): {
+            "BLOCK_SIZE_M": 16 << dice.randrange(4),
+            "BLOCK_SIZE_N": 32 << dice.randrange(4),
+            "BLOCK_SIZE_K": 64 << dice.randrange(3),
+            "GROUP_SIZE_M": 1 << dice.randrange(6),
+            "num_warps": 4 << dice.randrange(2),
+            "num_stages": 2 + dice.randrange(4),
+        }
+        for tokens in range(1, TABLE // 145)
+    }
+    return json.dumps(rows, indent=2).encode()
+
+
+def bundle(python: int, cuda: int = 0, *, python_bytes: int = PYTHON_FILE, tuned: bool = False) -> dict[str, bytes]:
     """Return a valid bundle of 200 files: so many Python and CUDA files, two texts, and metadata tables."""
     manifest = MANIFEST
     files: dict[str, bytes] = {"LICENSE": b"Apache-2.0\n", "README.md": b"# A bundle made for measuring\n"}
@@ -151,12 +168,16 @@ def bundle(python: int, cuda: int = 0, *, python_bytes: int = PYTHON_FILE) -> di
     files["manifest.toml"] = manifest
     dice = random.Random(7)
     for index in range(FILES - len(files)):
+        if tuned:
+            files[f"metadata/tuned{index}.json"] = tuned_table(dice)
+            continue
         rows = {f"key{row}": dice.randrange(10**9) for row in range(TABLE * 1450 // 30_000)}
         files[f"metadata/table{index}.json"] = json.dumps(rows).encode()
     return files
 
 
 MIXES = {
+    "tuned": "5 Python files of 8 KB, tables of tuned parameters",
     "typical": "9 Python files of 8 KB, 40 CUDA files of 36 KB, metadata tables",
     "tables": "21 Python files of 8 KB, metadata tables",
     "cuda": "21 Python files of 8 KB, 123 CUDA files of 36 KB, metadata tables",
@@ -167,6 +188,8 @@ MIXES = {
 
 def mix(name: str) -> dict[str, bytes]:
     """Return the bundle of one row of `MIXES`."""
+    if name == "tuned":
+        return bundle(5, python_bytes=8_000, tuned=True)
     if name == "typical":
         return bundle(9, 40, python_bytes=8_000)
     if name == "tables":

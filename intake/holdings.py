@@ -61,8 +61,14 @@ def changes(kinds: Kinds, foreign: Collection[str]) -> list[ast.AST]:
 
     Attributes that are set on a foreign name itself are not among them.
     """
-    own = _own(kinds)
-    places = [(node, _sources(target, own)) for node, target in _places(kinds, own)]
+    found = list(_places(kinds))
+    own = _own(kinds) if found else ()
+    # What `self` is, was seen to where it is called so.
+    places = [
+        (node, _sources(target, own))
+        for node, target in found
+        if not (isinstance(node, ast.Attribute) and isinstance(target, ast.Name) and target.id in own)
+    ]
     if not places:
         return []
     held = _reached(_edges(kinds, own), {*foreign, TYPE_OF}) - set(foreign)
@@ -90,11 +96,10 @@ def _is_class_of(node: ast.AST, own: Collection[str]) -> bool:
     return not (isinstance(node.args[0], ast.Name) and node.args[0].id in own)
 
 
-def _places(kinds: Kinds, own: Collection[str]) -> Iterator[tuple[ast.AST, ast.AST]]:
+def _places(kinds: Kinds) -> Iterator[tuple[ast.AST, ast.AST]]:
     """Give every place where an attribute is set or deleted, with the object whose attribute it is."""
     for node in kinds.get(ast.Attribute, ()):
-        is_own = node.value.__class__ is ast.Name and node.value.id in own  # what `self` is, was seen to
-        if node.ctx.__class__ is not ast.Load and not is_own:
+        if node.ctx.__class__ is not ast.Load:
             yield node, node.value
     for node in kinds.get(ast.Call, ()):
         if node.func.__class__ is ast.Name and node.func.id in _SETTERS and node.args:

@@ -10,6 +10,7 @@ Invariants
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -27,7 +28,6 @@ class _AnyObject(msgspec.Struct):
 
 _GRAMMAR = msgspec.json.Decoder(_AnyObject)
 _OBJECT = msgspec.json.Decoder(dict[str, Any])
-_NUMBERS = {int}
 _FAULTS = (msgspec.MsgspecError, RecursionError, ValueError)  # the last of a number too long for Python
 
 
@@ -40,29 +40,24 @@ def is_plain_json(data: bytes) -> bool:
 
 def _is_plain_when_read(data: bytes) -> bool:
     try:
-        level: list[Any] = [_OBJECT.decode(data)]
+        objects: list[dict[str, Any]] = [_OBJECT.decode(data)]
     except _FAULTS:
         return False
+    arrays: list[list[Any]] = []
     strings = 0
-    for _ in range(_DEPTH):
-        inner: list[Any] = []
-        for item in level:
-            values = item
-            if item.__class__ is dict:
-                strings += len(item)
-                values = item.values()
-            kinds = set(map(type, values))
-            if kinds == _NUMBERS:
-                continue
-            if float in kinds:
-                return False
-            if str in kinds:
-                strings += sum(value.__class__ is str for value in values)
-            if dict in kinds or list in kinds:
-                inner += [value for value in values if value.__class__ is dict or value.__class__ is list]
-        if not inner:
+    for _ in range(_DEPTH):  # a level at a time, in few steps
+        strings += sum(map(len, objects))
+        values = [*chain.from_iterable(map(dict.values, objects)), *chain.from_iterable(arrays)]
+        kinds = [*map(type, values)]
+        found = set(kinds)
+        if float in found:
+            return False
+        if str in found:
+            strings += kinds.count(str)
+        objects = [value for value in values if value.__class__ is dict] if dict in found else []
+        arrays = [value for value in values if value.__class__ is list] if list in found else []
+        if not objects and not arrays:
             return data.count(b'"') == 2 * strings  # of a repeated key only one value was kept
-        level = inner
     return False
 
 
