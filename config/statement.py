@@ -3,7 +3,9 @@
 Invariants
 1. What is signed is the DSSE pre-authentication encoding of the payload type and the exact payload bytes.
 2. The payload is canonical JSON, and so is the envelope: one statement has one byte form.
-3. Nothing here signs, verifies or believes: `scoring.dsse` does that with receipt keys, `chain.key_binding` with
+3. An envelope has one signature at most: who hands a receipt on cannot make a second one of it.
+4. What is read is bounded before it is parsed: in bytes by whoever reads the file, in parts and numbers here.
+5. Nothing here signs, verifies or believes: `scoring.dsse` does that with receipt keys, `chain.key_binding` with
    hotkeys.
 """
 
@@ -20,6 +22,7 @@ from config.errors import GradeError
 
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
+PARTS = 500_000  # objects and lists of one document; a crown ledger has five per event
 _T = TypeVar("_T")
 _STATEMENT_NAMES = {"type": "_type", "predicate_type": "predicateType"}
 
@@ -87,6 +90,8 @@ def open_envelope(data: bytes) -> Sealed:
     envelope = _read(data, Envelope)
     if envelope.payload_type != PAYLOAD_TYPE:
         raise GradeError("RECEIPT_MALFORMED", f"payload type {envelope.payload_type[:60]!r} is not {PAYLOAD_TYPE!r}")
+    if (count := len(envelope.signatures)) > 1:
+        raise GradeError("RECEIPT_MALFORMED", f"a receipt has one signature, and this one has {count}")
     payload = _decode(envelope.payload)
     signatures = tuple((one.keyid, _decode(one.sig)) for one in envelope.signatures)
     return Sealed(payload, pre_authentication(payload), signatures)
@@ -111,7 +116,23 @@ def _decode(text: str) -> bytes:
 
 
 def _read(data: bytes, kind: type[_T]) -> _T:
+    parts = data.count(b"{") + data.count(b"[")
+    if parts > PARTS:
+        raise GradeError("RECEIPT_MALFORMED", f"the receipt has {parts} objects and lists, above {PARTS}")
     try:
-        return msgspec.convert(read_json(data, require_canonical=True), kind, strict=True)
+        value = read_json(data, require_canonical=True)
+        read = msgspec.convert(value, kind, strict=True)
     except (CanonicalJsonError, msgspec.ValidationError, RecursionError) as error:
         raise GradeError("RECEIPT_MALFORMED", f"the receipt cannot be read: {error}") from error
+    if not _countable(value):
+        raise GradeError("RECEIPT_MALFORMED", "the receipt holds a number of more than 64 bits")
+    return read
+
+
+def _countable(value: object) -> bool:
+    """Say whether all integers of a document, which was read and so is no deeper than the stack, fit 64 bits."""
+    if isinstance(value, int):
+        return -(2**63) <= value < 2**63
+    if isinstance(value, dict):
+        return all(map(_countable, value.values()))
+    return not isinstance(value, list) or all(map(_countable, value))

@@ -26,7 +26,9 @@ from config.statement import (
     seal,
 )
 
-__all__ = ["PAYLOAD_TYPE", "STATEMENT_TYPE", "Statement", "Subject", "key_id", "public_key", "sign", "verify"]
+__all__ = [
+    "PAYLOAD_TYPE", "STATEMENT_TYPE", "Statement", "Subject", "key_id", "public_key", "sign", "verify", "verify_signed",
+]
 
 
 def key_id(public_key: bytes) -> str:
@@ -55,16 +57,21 @@ def verify(data: bytes, trusted_keys: Iterable[bytes]) -> Statement:
     Raises `GradeError`: RECEIPT_MALFORMED, RECEIPT_UNTRUSTED (no signature by a trusted key), RECEIPT_FORGED (a
     signature that names a trusted key does not verify), RECEIPT_KEY_INVALID.
     """
+    return verify_signed(data, trusted_keys)[0]
+
+
+def verify_signed(data: bytes, trusted_keys: Iterable[bytes]) -> tuple[Statement, str]:
+    """Return the statement in an envelope and the id of the trusted key that signed it. Raises what `verify` raises."""
     sealed = open_envelope(data)
     trusted = {key_id(key): key for key in trusted_keys}
-    by_trusted = [(trusted[keyid], signature) for keyid, signature in sealed.signatures if keyid in trusted]
+    by_trusted = [(keyid, signature) for keyid, signature in sealed.signatures if keyid in trusted]
     if not by_trusted:
         raise GradeError(
             "RECEIPT_UNTRUSTED", "no trusted key signed this receipt", hint="name the validator's receipt key"
         )
-    for key, signature in by_trusted:
-        _verify_one(key, sealed.message, signature)
-    return read_statement(sealed.payload)
+    ((name, signature),) = by_trusted
+    _verify_one(trusted[name], sealed.message, signature)
+    return read_statement(sealed.payload), name
 
 
 def _signing_key(secret: bytes) -> SigningKey:

@@ -2,8 +2,8 @@
 
 Invariants
 1. A ledger has no time in it: the same events give the same bytes, so its digest changes only when a crown does.
-2. Nothing in it is believed because it is written there: `check_ledger` replays the events from nothing and compares
-   head, crowns and claims.
+2. Nothing in it is believed because it is written there: `check_ledger` replays the events from nothing, asks whether
+   settling can have made them, and compares head, crowns and claims.
 3. Weights derive from it: a weights receipt names the same head (`ledger_head`) and the same crown receipts.
 """
 
@@ -16,6 +16,7 @@ import msgspec
 from config.errors import GradeError, InternalError
 from scoring.claims import Claim
 from scoring.dsse import STATEMENT_TYPE, Statement, Subject
+from scoring.history import follow_history
 from scoring.settle import Crown, CrownState, SettlementEvent, live_claims, replay
 
 LEDGER_V1 = "urn:cacheon:receipt:ledger.v1"
@@ -50,7 +51,7 @@ def make_ledger(
 
 
 def ledger_statement(predicate: LedgerPredicate) -> Statement:
-    """Return the statement of one ledger. Raises `GradeError` (LEDGER_INCONSISTENT)."""
+    """Return the statement of one ledger. Raises `GradeError` (LEDGER_INCONSISTENT, LEDGER_UNLAWFUL)."""
     check_ledger(predicate)
     subject = Subject("ledger", {"sha256": predicate.head})
     return Statement(STATEMENT_TYPE, (subject,), LEDGER_V1, msgspec.to_builtins(predicate))
@@ -69,10 +70,11 @@ def read_ledger_predicate(statement: Statement) -> LedgerPredicate:
 def check_ledger(predicate: LedgerPredicate) -> CrownState:
     """Replay the ledger's events and return the state they lead to.
 
-    Raises `GradeError` (LEDGER_INCONSISTENT) when the chain breaks, or head, crowns, claims or receipts do not follow.
+    Raises `GradeError`: LEDGER_INCONSISTENT when the chain breaks, or head, crowns, claims or receipts do not follow;
+    LEDGER_UNLAWFUL when the events are none that settling makes.
     """
     try:
-        state = replay(predicate.events)
+        state = follow_history(predicate.events)
     except InternalError as error:
         raise _inconsistent(error.message) from error
     if state.head != predicate.head:

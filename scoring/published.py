@@ -4,18 +4,23 @@ Invariants
 1. Everything in the set was signed by a key that was named; nothing here believes a file for where it lay.
 2. All of it is of one validator on one subnet of one chain, and its ledgers are one chain of events.
 3. From epoch to epoch blocks grow and the ledger gets no shorter; an epoch has one vector, and a second one only when
-   it names the first as replaced.
+   it names the first as replaced. A vector that was replaced is there as well.
+4. One attempt has one verdict. One crown keeps the receipt that the ledger first named for it.
+5. Receipt keys follow one another: a key that was replaced signs nothing later. Only so can an observer tell what a
+   thief signs with it from what the validator does.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping
 
 import msgspec
 
 from config.errors import GradeError
 from config.statement import Statement
-from scoring.dsse import verify
+from scoring.decision import DECISION_V1, DecisionPredicate, read_decision
+from scoring.dsse import verify_signed
 from scoring.ledger import LEDGER_V1, LedgerPredicate, check_ledger, read_ledger_predicate
 from scoring.receipts import (
     CROWN_V1,
@@ -32,7 +37,8 @@ from scoring.revocation import REVOCATION_V1, RevocationPredicate, read_revocati
 from scoring.settle import GENESIS, CrownState, apply_event
 
 Predicate = (
-    VerdictPredicate | CrownPredicate | WeightsPredicate | RevocationPredicate | LedgerPredicate | Statement
+    VerdictPredicate | CrownPredicate | WeightsPredicate | RevocationPredicate | DecisionPredicate | LedgerPredicate
+    | Statement
 )
 _FAMILY = "urn:cacheon:receipt:"
 _KINDS: Mapping[str, type[VerdictPredicate | CrownPredicate | WeightsPredicate]] = {
@@ -50,6 +56,7 @@ class Receipt(msgspec.Struct, frozen=True):
     kind: str
     subject: str  # sha256 of the subject
     predicate: Predicate
+    key: str = ""  # id of the receipt key that signed it
 
 
 class Published(msgspec.Struct, frozen=True):
@@ -58,6 +65,8 @@ class Published(msgspec.Struct, frozen=True):
     verdicts: dict[str, Receipt]
     crowns: dict[str, Receipt]
     weights: dict[str, WeightsPredicate]
+    revocations: dict[str, Receipt]
+    decisions: dict[str, DecisionPredicate]
     ledger: LedgerPredicate | None  # the longest one
     sequence_of: dict[str, int]  # of the settlement event with that digest; `GENESIS` is 0
 
@@ -65,11 +74,13 @@ class Published(msgspec.Struct, frozen=True):
 def read_receipt(data: bytes, digest: str, keys: Iterable[bytes]) -> Receipt:
     """Verify one receipt of any kind under `keys`, and what it claims about itself.
 
-    Raises `GradeError`: those of `scoring.dsse.verify`, RECEIPT_KIND, RECEIPT_MALFORMED, RECEIPT_WEIGHTS_WRONG,
-    WEIGHTS_POLICY_DIFFERS, LEDGER_INCONSISTENT, CROWN_UNPROVEN, VERDICT_INTERVAL_REVERSED.
+    Raises `GradeError`: those of `scoring.dsse.verify` and of `recompute_weights`, RECEIPT_KIND, RECEIPT_MALFORMED,
+    RECEIPT_SUBJECT_DIFFERS, LEDGER_INCONSISTENT, LEDGER_UNLAWFUL, CROWN_UNPROVEN, VERDICT_INTERVAL_REVERSED.
     """
-    statement = verify(data, keys)
+    statement, key = verify_signed(data, keys)
     predicate = _predicate(statement)
+    subject = _subject(statement)
+    _require_subject(predicate, subject)
     match predicate:
         case WeightsPredicate():
             recompute_weights(predicate)
@@ -80,17 +91,20 @@ def read_receipt(data: bytes, digest: str, keys: Iterable[bytes]) -> Receipt:
                 raise GradeError("CROWN_UNPROVEN", "the crown's receipt names another event than it holds")
         case LedgerPredicate():
             check_ledger(predicate)
-    return Receipt(digest, statement.predicate_type, _subject(statement), predicate)
+    return Receipt(digest, statement.predicate_type, subject, predicate, key)
 
 
 def gather(receipts: Iterable[Receipt]) -> Published:
     """Return verified receipts as one set.
 
-    Raises `GradeError`: RECEIPTS_MIXED, LEDGER_FORKED, LEDGER_INCONSISTENT.
+    Raises `GradeError`: RECEIPTS_MIXED, LEDGER_FORKED, VERDICTS_CONTRADICT, RECEIPT_KEY_RETIRED.
     """
+    receipts = tuple(receipts)
     verdicts: dict[str, Receipt] = {}
     crowns: dict[str, Receipt] = {}
     weights: dict[str, WeightsPredicate] = {}
+    revocations: dict[str, Receipt] = {}
+    decisions: dict[str, DecisionPredicate] = {}
     ledgers: list[LedgerPredicate] = []
     for receipt in receipts:
         match receipt.predicate:
@@ -100,17 +114,23 @@ def gather(receipts: Iterable[Receipt]) -> Published:
                 crowns[receipt.digest] = receipt
             case WeightsPredicate():
                 weights[receipt.digest] = receipt.predicate
+            case RevocationPredicate():
+                revocations[receipt.digest] = receipt
+            case DecisionPredicate():
+                decisions[receipt.digest] = receipt.predicate
             case LedgerPredicate():
                 ledgers.append(receipt.predicate)
     _require_one_validator(weights.values(), ledgers)
     ledger = _longest(ledgers)
-    return Published(verdicts, crowns, weights, ledger, _sequences(ledger))
+    _require_one_verdict_each(verdicts.values())
+    _require_keys_in_turn(receipts)
+    return Published(verdicts, crowns, weights, revocations, decisions, ledger, _sequences(ledger))
 
 
 def vector_of(published: Published, epoch: int | None = None) -> str:
     """Return the digest of the weights receipt that holds for `epoch` (None: the newest one).
 
-    Raises `GradeError`: WEIGHTS_EPOCH_MISSING, WEIGHTS_CONTRADICT, WEIGHTS_STALE, LEDGER_HEAD_UNKNOWN.
+    Raises `GradeError`: WEIGHTS_EPOCH_MISSING, WEIGHTS_CONTRADICT, WEIGHTS_STALE, LEDGER_HEAD_UNKNOWN, RECEIPT_MISSING.
     """
     newest = max((one.epoch for one in published.weights.values()), default=None)
     wanted = newest if epoch is None else epoch
@@ -118,7 +138,11 @@ def vector_of(published: Published, epoch: int | None = None) -> str:
     if wanted is None or not found:
         what = f"of epoch {wanted}; the newest is of epoch {newest}" if newest is not None else "at all"
         raise GradeError("WEIGHTS_EPOCH_MISSING", f"there is no weights receipt {what}")
-    replaced = {one.replaces for one in found.values()}
+    replaced = {one.replaces for one in found.values()} - {""}
+    for name in sorted(replaced - found.keys()):
+        if name in published.weights:
+            raise GradeError("WEIGHTS_CONTRADICT", f"a vector of epoch {wanted} replaces one of another epoch")
+        raise GradeError("RECEIPT_MISSING", f"the weights receipt {name[:12]}, replaced in epoch {wanted}, is missing")
     standing = sorted(digest for digest in found if digest not in replaced)
     if len(standing) != 1:
         raise GradeError(
@@ -146,6 +170,8 @@ def _predicate(statement: Statement) -> Predicate:
         return read_ledger_predicate(statement)
     if statement.predicate_type == REVOCATION_V1:
         return read_revocation(statement)
+    if statement.predicate_type == DECISION_V1:
+        return read_decision(statement)
     kind = _KINDS.get(statement.predicate_type)
     if kind is not None:
         return read_predicate(statement, kind)
@@ -158,6 +184,65 @@ def _subject(statement: Statement) -> str:
     if len(statement.subject) != 1 or set(statement.subject[0].digest) != {"sha256"}:
         raise GradeError("RECEIPT_MALFORMED", "a receipt has one subject, with its SHA-256")
     return statement.subject[0].digest["sha256"]
+
+
+def _require_subject(predicate: Predicate, subject: str) -> None:
+    match predicate:
+        case CrownPredicate() | RevocationPredicate():
+            about = predicate.event.order.content_hash
+        case WeightsPredicate():
+            about = predicate.vector_digest
+        case LedgerPredicate():
+            about = predicate.head
+        case DecisionPredicate():
+            about = predicate.content_hash
+        case _:  # a verdict names its bundle nowhere else
+            return
+    if subject != about:
+        raise GradeError(
+            "RECEIPT_SUBJECT_DIFFERS", f"the receipt is headed as one about {subject[:12]}, and speaks of {about[:12]}"
+        )
+
+
+def _require_one_verdict_each(verdicts: Iterable[Receipt]) -> None:
+    seen: dict[str, Receipt] = {}
+    for receipt in verdicts:
+        assert isinstance(receipt.predicate, VerdictPredicate)
+        other = seen.setdefault(receipt.predicate.attempt_digest, receipt)
+        if (other.predicate, other.subject) != (receipt.predicate, receipt.subject):
+            raise GradeError(
+                "VERDICTS_CONTRADICT", f"attempt {receipt.predicate.attempt_digest[:12]} has two verdicts that differ: "
+                f"receipts {_short(sorted((other.digest, receipt.digest)))}",
+            )
+
+
+def _require_keys_in_turn(receipts: Iterable[Receipt]) -> None:
+    """Refuse a key that signs after another one has taken its place: by epoch, by length of the ledger, by event."""
+    spans: dict[tuple[str, str], tuple[int, int]] = {}
+    for receipt in receipts:
+        match receipt.predicate:
+            case WeightsPredicate():
+                at = receipt.predicate.epoch
+            case LedgerPredicate():
+                at = len(receipt.predicate.events)
+            case _:
+                continue
+        low, high = spans.get((receipt.kind, receipt.key), (at, at))
+        spans[receipt.kind, receipt.key] = (min(low, at), max(high, at))
+    before: set[tuple[str, str]] = set()
+    for ((kind, key), (low, high)), ((other_kind, other), (from_, to)) in itertools.permutations(spans.items(), 2):
+        if kind != other_kind:
+            continue
+        if not (high <= from_ or to <= low):
+            before |= {(key, other), (other, key)}
+        elif high <= from_ and not to <= low:
+            before.add((key, other))
+    for key, other in sorted(before):
+        if (other, key) in before:
+            raise GradeError(
+                "RECEIPT_KEY_RETIRED", f"keys {key[:12]} and {other[:12]} sign by turns: one was replaced and signs on",
+                hint="ask the validator which key holds; leave out what the other one signed later",
+            )
 
 
 def _require_one_validator(weights: Iterable[WeightsPredicate], ledgers: Iterable[LedgerPredicate]) -> None:
@@ -179,6 +264,11 @@ def _longest(ledgers: list[LedgerPredicate]) -> LedgerPredicate | None:
                 "LEDGER_FORKED",
                 f"the ledger with head {ledger.head[:12]} is no earlier state of the one with head {longest.head[:12]}",
             )
+        if not ledger.crown_receipts.items() <= longest.crown_receipts.items():
+            raise GradeError(
+                "LEDGER_FORKED", f"the ledger with head {longest.head[:12]} names other receipts for the crowns of the "
+                f"one with head {ledger.head[:12]}",
+            )
     return longest
 
 
@@ -190,19 +280,27 @@ def _sequences(ledger: LedgerPredicate | None) -> dict[str, int]:
 
 
 def _require_forward(published: Published, chosen: WeightsPredicate) -> None:
-    """Compare a receipt with those of earlier epochs."""
-    own = published.sequence_of.get(chosen.ledger_head)
-    if own is None:
-        raise GradeError("LEDGER_HEAD_UNKNOWN", f"no ledger here holds the settlement event {chosen.ledger_head[:12]}")
+    """Compare a receipt with those of earlier epochs, and with those of its own that it replaces."""
+    own = _sequence(published, chosen)
     for other in published.weights.values():
-        if other.epoch >= chosen.epoch:
+        if other.epoch > chosen.epoch or other is chosen:
             continue
-        behind = published.sequence_of.get(other.ledger_head, 0) > own
-        if behind or other.vector.block >= chosen.vector.block:
+        behind = _sequence(published, other) > own
+        earlier = other.vector.block >= chosen.vector.block + (other.epoch == chosen.epoch)
+        if behind or earlier:
             what = "from an older ledger" if behind else f"at block {chosen.vector.block}, no later block"
             raise GradeError(
                 "WEIGHTS_STALE", f"the vector of epoch {chosen.epoch} was computed {what} than that of {other.epoch}"
             )
+
+
+def _sequence(published: Published, weights: WeightsPredicate) -> int:
+    if weights.ledger_head not in published.sequence_of:
+        raise GradeError(
+            "LEDGER_HEAD_UNKNOWN", f"no ledger here holds the settlement event {weights.ledger_head[:12]}, after which "
+            f"the vector of epoch {weights.epoch} was computed",
+        )
+    return published.sequence_of[weights.ledger_head]
 
 
 def _short(digests: Iterable[str]) -> str:

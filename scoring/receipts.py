@@ -16,7 +16,7 @@ import msgspec
 
 from config.errors import EvidenceError, GradeError, InternalError
 from scoring.attempt import Attempt, Environment, Reservation
-from scoring.claims import Claim
+from scoring.claims import Claim, standing_credit
 from scoring.dsse import STATEMENT_TYPE, Statement, Subject
 from scoring.grade import Verdict
 from scoring.projection import Projection, WeightPolicy, WeightVector, project
@@ -54,6 +54,7 @@ class CrownPredicate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     event: SettlementEvent
     event_digest: str
     verdict_receipts: tuple[str, str]  # SHA-256 of the two envelopes
+    waived: tuple[str, ...] | None = None  # sandbox layers absent from an attempt, sorted; None in older receipts
 
 
 class WeightsPredicate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -70,6 +71,7 @@ class WeightsPredicate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     crown_receipts: tuple[str, ...]  # SHA-256 of the envelopes of the claims' crowns, sorted
     targets: tuple[str, ...] | None = None  # the claims' targets that are registered, sorted; None in older receipts
     replaces: str = ""  # SHA-256 of the epoch's earlier weights receipt, whose extrinsic can never be included
+    waived: tuple[str, ...] | None = None  # sandbox layers that the validator waived then; None in older receipts
 
 
 def verdict_statement(
@@ -109,13 +111,14 @@ def require_interval(verdict: Verdict) -> None:
         )
 
 
-def crown_statement(event: SettlementEvent, verdict_receipts: tuple[str, str]) -> Statement:
+def crown_statement(
+    event: SettlementEvent, verdict_receipts: tuple[str, str], *, waived: tuple[str, ...] | None = None
+) -> Statement:
     """Return the statement of one CROWN event. Raises `GradeError` (RECEIPT_NOT_A_CROWN) for any other event."""
     if event.type != "CROWN":
         raise EvidenceError("RECEIPT_NOT_A_CROWN", f"a {event.type} event has no crown receipt")
-    return _statement(
-        "bundle", event.order.content_hash, CROWN_V1, CrownPredicate(event, event.digest, verdict_receipts)
-    )
+    predicate = CrownPredicate(event, event.digest, verdict_receipts, waived)
+    return _statement("bundle", event.order.content_hash, CROWN_V1, predicate)
 
 
 def weights_statement(predicate: WeightsPredicate) -> Statement:
@@ -145,7 +148,8 @@ def read_predicate(statement: Statement, kind: type[_P]) -> _P:
 def recompute_weights(predicate: WeightsPredicate) -> Projection:
     """Derive the vector again from the receipt's inputs.
 
-    Raises `GradeError` (RECEIPT_WEIGHTS_WRONG, WEIGHTS_POLICY_DIFFERS).
+    Raises `GradeError`: WEIGHTS_POLICY_DIFFERS, RECEIPT_WEIGHTS_WRONG, and where the inputs give no vector at all what
+    is wrong with them: CLAIM_FROM_FUTURE, CLAIM_WORTHLESS, CLAIM_DUPLICATE, HALF_LIFE_INVALID.
     """
     if predicate.policy.digest != predicate.vector.policy_digest:
         raise GradeError(
@@ -159,12 +163,22 @@ def recompute_weights(predicate: WeightsPredicate) -> Projection:
             policy=predicate.policy, targets=predicate.targets,
         )
     except InternalError as error:
+        found = _first_fault(predicate) or error
         raise GradeError(
-            "RECEIPT_WEIGHTS_WRONG", f"no weight vector follows from the receipt's own inputs: {error.message}"
+            found.code, f"no weight vector follows from the receipt's own inputs: {found.message}"
         ) from error
     if again.vector != predicate.vector or again.vector.digest != predicate.vector_digest:
         raise GradeError("RECEIPT_WEIGHTS_WRONG", "the weight vector does not follow from the receipt's own inputs")
     return again
+
+
+def _first_fault(predicate: WeightsPredicate) -> InternalError | None:
+    for claim in predicate.claims:
+        try:
+            standing_credit(claim, predicate.vector.block, predicate.policy.half_life_blocks)
+        except InternalError as error:
+            return error
+    return None
 
 
 def present_claimants(claims: Collection[Claim], metagraph_hotkeys: Collection[str]) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from config.arena import Arena
 from config.canonical import canonical_json, domain_digest, sha256_hex
 from config.statement import Statement
 from scoring.attempt import Attempt, attempt_digest, encode_attempt
+from scoring.beneath import tree_digest
 from scoring.dsse import public_key, sign
 from scoring.grade import grade
 from scoring.ledger import LedgerPredicate, ledger_statement, make_ledger
@@ -25,14 +26,24 @@ from scoring.receipts import (
     verdict_statement,
     weights_statement,
 )
-from scoring.settle import Candidate, CrownState, FinalizedOrder, SettlementEvent, live_claims, plan
+from scoring.revocation import revocation_statement
+from scoring.settle import (
+    Candidate,
+    CrownState,
+    FinalizedOrder,
+    SettlementEvent,
+    apply_event,
+    live_claims,
+    plan,
+    revoke,
+)
 from tests.scoring.support import TARGET, FakeReferee, change, digest, make_arena
 
 SECRET = bytes(range(32))
 VALIDATOR = "5CValidator"
 GENESIS_HASH = "0x" + "ab" * 32
 POLICY = WeightPolicy(1000, "burn", "5Burn", VALIDATOR)
-TARGET_DOCUMENT: dict[str, object] = {"target_id": TARGET, "kind": "slot"}
+TARGET_DOCUMENT: dict[str, object] = {"target_id": TARGET, "kind": "slot", "members": [TARGET]}
 
 
 @dataclass
@@ -56,35 +67,47 @@ class ReceiptsWorld:
         self.envelopes[sha256_hex(data)] = data
         return sha256_hex(data)
 
-    def attempt(self, content_hash: str, hotkey: str, block: int, **more: Any) -> Attempt:
+    def attempt(self, content_hash: str, hotkey: str, block: int, gain: float = 0.4, **more: Any) -> Attempt:
         """Measure one bundle."""
         self.number += 1
-        attempt = FakeReferee(self.arena_document, number=self.number).measure(**more)
+        attempt = FakeReferee(self.arena_document, gain=gain, number=self.number).measure(**more)
         for path, value in (
             ("identity.content_hash", content_hash), ("identity.reservation.hotkey", hotkey),
             ("identity.reservation.block", block),
             ("identity.target_digest", domain_digest("cacheon.target-spec", TARGET_DOCUMENT)),
             ("identity.candidate_tree_digest", digest("tree", content_hash)),
+            ("identity.incumbent_digest", tree_digest(self.state.crowns)),
         ):
             attempt = change(attempt, path, value)
         self.targets[attempt.identity.target_digest] = TARGET_DOCUMENT
         return attempt
 
-    def judge(self, attempt: Attempt) -> tuple[str, str]:
+    def judge(self, attempt: Attempt, *, reviewed: bool = False) -> tuple[str, str]:
         """Publish an attempt file and its verdict; return the digests of the file and of the receipt."""
         data = encode_attempt(attempt)
         self.attempts[attempt_digest(data)] = data
-        receipt = self.put(verdict_statement(attempt, attempt_digest(data), grade(attempt, self.arena_document)))
+        verdict = grade(attempt, self.arena_document, reviewed=reviewed)
+        receipt = self.put(verdict_statement(attempt, attempt_digest(data), verdict, reviewed=reviewed))
         return attempt_digest(data), receipt
 
-    def crown(self, hotkey: str, block: int, **changes: Any) -> str:
+    def reproduce(self, first: Attempt, named: str, gain: float = 0.4) -> Attempt:
+        """Measure the bundle of `first`, whose file is `named`, a second time."""
+        reservation = first.identity.reservation
+        again = self.attempt(
+            first.identity.content_hash, reservation.hotkey, reservation.block, gain=gain, role="reproduction",
+            previous_attempt=named,
+        )
+        return on_other_cores(msgspec.structs.replace(again, identity=first.identity))
+
+    def crown(self, hotkey: str, block: int, *, reviewed: bool = False, **changes: Any) -> str:
         """Have a bundle of `hotkey` measured twice and crowned; return the digest of the crown's receipt."""
         content_hash = digest("bundle", hotkey, block)
         first = self.attempt(content_hash, hotkey, block)
-        one = self.judge(first)
-        second = self.attempt(content_hash, hotkey, block, role="reproduction", previous_attempt=one[0])
-        two = self.judge(second := on_other_cores(second))
-        speedup = min(grade(attempt, self.arena_document).lower_ppm for attempt in (first, second))
+        one = self.judge(first, reviewed=reviewed)
+        second = self.reproduce(first, one[0])
+        two = self.judge(second, reviewed=reviewed)
+        bounds = [grade(attempt, self.arena_document, reviewed=reviewed).lower_ppm for attempt in (first, second)]
+        speedup = min(bounds)
         candidate = Candidate(
             submission_id=digest("submission", hotkey, block), order=FinalizedOrder(block, 1, 0, hotkey, content_hash),
             target_id=TARGET, members=(TARGET,), tree_digest=first.identity.candidate_tree_digest, speedup_ppm=speedup,
@@ -96,6 +119,21 @@ class ReceiptsWorld:
         receipt = self.put(crown_statement(event, (one[1], two[1])))
         self.crown_receipts[event.digest] = receipt
         return receipt
+
+    def revoke(self, hotkey: str, gains: tuple[float, float] = (-0.3, -0.3), **changes: Any) -> str:
+        """Check the crown of `hotkey` twice and revoke it; return the digest of the receipt. `changes` replaces fields
+        of the event."""
+        crown = next(one for one in self.state.crowns if one.hotkey == hotkey)
+        first = self.attempt(crown.content_hash, hotkey, crown.crowned_block, gain=gains[0])
+        one = self.judge(first)
+        two = self.judge(self.reproduce(first, one[0], gain=gains[1]))
+        order = FinalizedOrder(crown.crowned_block, 1, 0, hotkey, crown.content_hash)
+        evidence = (one[0], two[0])
+        (event,) = revoke(self.state, crown.submission_id, order, reason="NOT_FASTER", evidence=evidence).events
+        event = msgspec.structs.replace(event, **changes)
+        self.state = apply_event(self.state, event)
+        self.events.append(event)
+        return self.put(revocation_statement(event, (one[1], two[1])))
 
     def ledger(self) -> LedgerPredicate:
         """The ledger as it is now."""

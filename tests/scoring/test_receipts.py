@@ -121,7 +121,14 @@ def test_inputs_from_which_nothing_follows_are_refused_with_a_code() -> None:
     later = msgspec.structs.replace(good.claims[0], crowned_block=10**9)
     with pytest.raises(GradeError) as refused:
         recompute_weights(msgspec.structs.replace(good, claims=(later,)))
-    assert refused.value.code == "RECEIPT_WEIGHTS_WRONG"
+    assert refused.value.code == "CLAIM_FROM_FUTURE"
+    worthless = msgspec.structs.replace(good.claims[0], speedup_ppm=1_000_000)
+    with pytest.raises(GradeError) as refused:
+        recompute_weights(msgspec.structs.replace(good, claims=(worthless,)))
+    assert refused.value.code == "CLAIM_WORTHLESS"
+    with pytest.raises(GradeError) as refused:
+        recompute_weights(msgspec.structs.replace(good, claims=good.claims * 2))
+    assert refused.value.code == "CLAIM_DUPLICATE"
 
 
 def test_a_receipt_from_before_later_fields_existed_still_verifies() -> None:

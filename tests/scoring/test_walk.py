@@ -215,7 +215,7 @@ def test_a_verdict_that_its_evidence_does_not_give_is_found_out() -> None:
 
         honest = receipts_world.grade
         try:
-            receipts_world.grade = lambda attempt, arena: msgspec.structs.replace(  # type: ignore[attr-defined]
+            receipts_world.grade = lambda attempt, arena, **_: msgspec.structs.replace(  # type: ignore[attr-defined]
                 honest(attempt, arena), lower_ppm=1_600_000, upper_ppm=2_000_000
             )
             world.crown("5Liar", 90)
