@@ -168,7 +168,19 @@ async def test_redirects_out_of_the_grammar_are_refused(location: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "target", ["https://127.0.0.1/", "https://169.254.169.254/latest", "https://localhost/", "https://2130706433/"]
+    "target",
+    [
+        "https://127.0.0.1/",
+        "https://169.254.169.254/latest",
+        "https://100.100.100.200/latest",
+        "https://localhost/",
+        "https://2130706433/",
+        "https://[::ffff:127.0.0.1]/",
+        "https://[64:ff9b::7f00:1]/",
+        "https://[2002:7f00:1::]/",
+        "https://[fd00:ec2::254]/latest",
+        "https://224.0.0.1/",
+    ],
 )
 async def test_redirects_inside_are_refused(target: str) -> None:
     """Every hop is resolved and reviewed again."""
@@ -357,6 +369,16 @@ async def test_tls_faults_may_heal(case: str, authority: trustme.CA, monkeypatch
     with pytest.raises(NetworkError) as caught:
         await over_tls(authority, server, "localhost", trusted=case != "untrusted")
     assert caught.value.code in ("FETCH_TLS", "FETCH_CONNECTION")
+
+
+def test_no_context_goes_below_tls_1_2() -> None:
+    """Whatever context is given: the floor of the protocol is ours, and certificates and names stay checked."""
+    context = ssl.create_default_context()
+    context.minimum_version = ssl.TLSVersion.MINIMUM_SUPPORTED
+    ArchiveFetcher(POLICY, tls=context)
+    assert context.minimum_version is ssl.TLSVersion.TLSv1_2
+    assert context.check_hostname
+    assert context.verify_mode is ssl.CERT_REQUIRED
 
 
 async def test_sockets_go_to_reviewed_addresses_only(monkeypatch: pytest.MonkeyPatch) -> None:
