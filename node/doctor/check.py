@@ -19,6 +19,7 @@ from config.settings import Settings
 if TYPE_CHECKING:
     from qualify.intake_runner import IntakeRunner
 
+DEADLINE_SECONDS = 60.0  # for what hangs: a machine at a load of 20 takes many seconds to load a library
 CHAIN_SECONDS = 120.0  # for all questions to the chain together; each has the settings' own deadline
 
 
@@ -67,7 +68,7 @@ class Check:
 
     name: str
     look: Callable[[Subject], Iterable[Finding]]
-    deadline_seconds: float = 10.0
+    deadline_seconds: float = DEADLINE_SECONDS
     required: bool = False
     needs_settings: bool = False
 

@@ -43,8 +43,11 @@ class Diagnosis(msgspec.Struct, frozen=True):
     findings: tuple[FindingRow, ...]
 
 
-def run(config: str | None, *, as_json: bool) -> int:
-    """Look at everything and return 0, or 6 when a node would refuse to qualify here."""
+def run(config: str | None, *, as_json: bool, patience: float = 1.0) -> int:
+    """Look at everything and return 0, or 6 when a node would refuse to qualify here.
+
+    Every check has `patience` times its deadline.
+    """
     output = Output("doctor", as_json=as_json)
     subject = _subject(config)
     told: tuple[str, ...] = ()
@@ -55,7 +58,7 @@ def run(config: str | None, *, as_json: bool) -> int:
             output.note(f"still looking: {', '.join(names)}")
             told = names
 
-    report = asyncio.run(run_checks(CHECKS, subject, waiting))
+    report = asyncio.run(run_checks(CHECKS, subject, waiting, patience=patience))
     diagnosis = diagnose(report, subject)
     output.result(diagnosis, lambda console: _show(console, diagnosis))
     if not report.ready:

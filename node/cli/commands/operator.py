@@ -54,14 +54,20 @@ def devnet(
     return run(port=port, block_time=block_time, finality_lag=finality_lag, state=state, genesis=genesis)
 
 
-def doctor(config: options.Config = None, json: options.Json = False) -> int:
+def doctor(
+    config: options.Config = None,
+    patience: Annotated[
+        float, typer.Option(min=1.0, max=100.0, help="Give every check so many times its deadline, on a busy machine.")
+    ] = 1.0,
+    json: options.Json = False,
+) -> int:
     """Look at this machine, and with -c at a node's settings, and say what keeps the node from working.
 
     Each line is PASS, WARN, FAIL or SKIP, with what was seen and the fix. Exit code 6 exactly when a node would refuse.
     """
     from node.cli.actions.doctor import run
 
-    return run(config, as_json=json)
+    return run(config, as_json=json, patience=patience)
 
 
 def node_run(
