@@ -32,6 +32,8 @@ from scoring.policy import POLICY, BettingPolicy, find_policy
 EQUAL_PPM = 1_000_000
 _DECIMALS = 9  # of a log-ratio
 _EXPONENT_MAX = 700.0  # exp() of more overflows a double
+_SLACK = 1e-6  # of a log-wealth: far more than rounding adds up to
+_FIRST_STEP, _STEPS_GROW = 1, 16  # ppm, from a bound that is known to the next
 
 
 class Decision(StrEnum):
@@ -113,7 +115,8 @@ class SequentialTest:
         self._half: float | None = None
         goal = math.log(self._goal_ppm / EQUAL_PPM)
         self._faster, self._slower = _Bets(betting, goal, 1.0), _Bets(betting, goal, -1.0)
-        self._bounds: tuple[int, int] | None = None
+        self._bounds = (0, betting.ratio_ppm_max)  # of the first `_bounded` units
+        self._bounded = 0
 
     @classmethod
     def for_arena(cls, arena: Arena) -> SequentialTest:
@@ -148,7 +151,6 @@ class SequentialTest:
             self._add_unit(mean, mean)
             self._half = None
         self.launches += 1
-        self._bounds = None
         self.decision = self._decide()
         return self.decision
 
@@ -181,11 +183,13 @@ class SequentialTest:
         return Decision.EXHAUSTED if self.launches >= self._launches_max else Decision.CONTINUE
 
     def _compute_bounds(self) -> tuple[int, int]:
-        if self._bounds is None:
-            top = self._betting.ratio_ppm_max
-            lower = _bisect(0, top, lambda ppm: self._proves(ppm, 1.0))
-            upper = top - _bisect(0, top - 1, lambda below: self._proves(top - below, -1.0))
-            self._bounds = (lower, upper)
+        """Bounds only tighten, so each is looked for from where it stood; and no bet more than doubles."""
+        units = len(self._units)
+        if units > self._bounded and units * math.log(2) >= self._threshold - _SLACK:
+            top, (lower, upper) = self._betting.ratio_ppm_max, self._bounds
+            lower = _furthest(lower, top, lambda ppm: self._proves(ppm, 1.0))
+            upper = top - _furthest(top - upper, top - 1, lambda below: self._proves(top - below, -1.0))
+            self._bounds, self._bounded = (lower, upper), units
         return self._bounds
 
     def _proves(self, ratio_ppm: int, direction: float) -> bool:
@@ -278,8 +282,17 @@ class _MedianBias:
         return (statistics.median(first) - statistics.median(second)) / 2 * (seen / (seen + 1))
 
 
-def _bisect(low: int, high: int, holds: Callable[[int], bool]) -> int:
-    """Return the largest integer in [low, high] for which `holds`, given that it holds up to some point only."""
+def _furthest(low: int, high: int, holds: Callable[[int], bool]) -> int:
+    """Return the largest integer in [low, high] for which `holds`, given that it holds at `low` and up to some point.
+
+    Steps grow from `low` on until one fails: a bound that has not moved costs one look.
+    """
+    step = _FIRST_STEP if low else high
+    while low < high:
+        if not holds(min(low + step, high)):
+            high = min(low + step, high) - 1
+            break
+        low, step = min(low + step, high), _STEPS_GROW * step
     while low < high:
         middle = (low + high + 1) // 2
         if holds(middle):

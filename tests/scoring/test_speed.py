@@ -374,6 +374,25 @@ def test_bounds_of_every_policy_only_tighten(betting: BettingPolicy, launches: l
 
 
 @pytest.mark.parametrize("betting", BETTING)
+@settings(max_examples=15, deadline=None)
+@given(LAUNCHES)
+def test_bounds_do_not_depend_on_when_they_were_asked_for(
+    betting: BettingPolicy, launches: list[tuple[float, int]]
+) -> None:
+    """A grader asks once and bisects the whole range; a referee asks after every launch, and goes on from there."""
+    often = SequentialTest(margin_ppm=50_000, alpha_ppm=200_000, betting=betting)
+    made: list[tuple[float, int]] = []
+    for value, slot in launches:
+        if often.decision is Decision.CONTINUE:
+            made.append((value, slot))
+            often.add_launch(value, slot)
+            once = SequentialTest(margin_ppm=50_000, alpha_ppm=200_000, betting=betting)
+            for launch in made:
+                once.add_launch(*launch)
+            assert (often.lower_ppm, often.upper_ppm) == (once.lower_ppm, once.upper_ppm)
+
+
+@pytest.mark.parametrize("betting", BETTING)
 @settings(max_examples=20, deadline=None)
 @given(st.lists(st.floats(-0.1, 0.1), min_size=6, max_size=6), st.floats(1.0, 5.0), st.floats(0.0, 0.05))
 def test_noisier_baselines_never_lower_the_bar(
