@@ -8,16 +8,22 @@ Invariants
 2. A gain that could merely not be proved again proves nothing. Nor does a rule about which calls reach the bundle, a
    slow start, or a fault of ours.
 3. One check proves nothing either: a crown is revoked on two that are a pair of independent attempts.
+4. Slow and unsteady are exact by design, as the speed test is: a fair sealed coin dealt the two arms of a launch their
+   places, so noise of the machine, however it comes, falls on the crowned one no more often than on the other.
+5. All constants are the policy's that the attempt names (`scoring.policy.CrownPolicy`).
 """
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Sequence
 
 from config.arena import Arena
 from scoring.attempt import Attempt, Launch, Role
 from scoring.grade import Verdict
+from scoring.guard_rails import own_time
+from scoring.policy import CrownPolicy, find_policy
 from scoring.speed import EQUAL_PPM
 
 CROWN_SLOW, CROWN_UNSTEADY = "CROWN_SLOW", "CROWN_UNSTEADY"
@@ -26,29 +32,52 @@ OWN_FAULTS = frozenset({
     "RESOURCE_LIMIT", "ARM_PROTOCOL", "FORBIDDEN_CALL", "LOAD_FAILED", "ENTRY_SIGNATURE", "PREPARE_FAILED",
     "NOT_EXECUTED", "CANDIDATE_TOO_SLOW",
 })
+# What a machine that stalls for minutes can bring about as well: the second check is not made in the same minutes.
+TIMED_FAULTS = frozenset({"CALL_DEADLINE", "RESOURCE_LIMIT", "CANDIDATE_TOO_SLOW", CROWN_SLOW, CROWN_UNSTEADY})
 SUSPECT_RETRIES = frozenset({"BASELINE_FAILED", "TIME_BUDGET_SHORT", "MACHINE_UNFIT"})  # an incumbent can cause these
-DRIFT_PPM, SCATTER_PPM = 1_500_000, 1_250_000  # of launch times: thirds apart, and quartiles apart, of unsteady code
-_TWICE = 2
-_LAUNCHES = 2  # that a statement about every launch needs at least
 
 
 def fault_of_crown(attempt: Attempt, verdict: Verdict, arena: Arena) -> str:
     """Return the code of what a check shows against the crowned bundle, its candidate; "" when it shows nothing."""
+    policy = find_policy(attempt.speed_policy).crown
+    launches = attempt.launches
+    if verdict.code == "CANDIDATE_TOO_SLOW" and launches:  # beside a busy machine's other arm, a median is no proof
+        return verdict.code if _is_slow(launches, policy) else ""
     if verdict.outcome == "FAIL" and verdict.code in OWN_FAULTS:
         return verdict.code
     if verdict.code == "NOT_FASTER" and verdict.upper_ppm < EQUAL_PPM + arena.margin_ppm:
         return verdict.code
     if attempt.ending == "incident" or verdict.code not in ("NOT_FASTER", "TIME_BUDGET_SHORT"):
         return ""
-    if len(attempt.launches) >= _LAUNCHES and all(_is_slow(launch) for launch in attempt.launches):
+    if _is_slow(launches, policy):
         return CROWN_SLOW
-    unsteady = _is_unsteady(_totals(attempt.launches, "candidate"))
-    return CROWN_UNSTEADY if unsteady and not _is_unsteady(_totals(attempt.launches, "baseline")) else ""
+    ours, theirs = _totals(launches, "candidate"), _totals(launches, "baseline")
+    return CROWN_UNSTEADY if unsteady_alone(ours, theirs, policy) else ""
 
 
-def _is_slow(launch: Launch) -> bool:
-    (candidate,), (baseline,) = _totals([launch], "candidate"), _totals([launch], "baseline")
-    return candidate > _TWICE * baseline
+def _is_slow(launches: Sequence[Launch], policy: CrownPolicy) -> bool:
+    """Say whether the candidate, starts included, took many times as long as the other arm in every launch."""
+    if len(launches) < policy.far_launches:
+        return False
+    ratio = policy.slow_ratio_ppm if len(launches) >= policy.slow_launches else policy.far_ratio_ppm
+    return all(
+        own_time(launch, launch.candidate) * EQUAL_PPM > own_time(launch, launch.baseline) * ratio
+        for launch in launches
+    )
+
+
+def unsteady_alone(ours: Sequence[int], theirs: Sequence[int], policy: CrownPolicy) -> bool:
+    """Say whether one arm's times (ns, one per launch) drift or scatter, the other's of the same launches do not, and
+    that is no work of chance."""
+    launches = len(ours)
+    if launches < policy.unsteady_launches or not _is_unsteady(ours, policy) or _is_unsteady(theirs, policy):
+        return False
+    count = sum(
+        our * EQUAL_PPM > their * policy.dominance_ppm
+        for our, their in zip(_distances(ours), _distances(theirs), strict=True)
+    )
+    chances = sum(math.comb(launches, times) for times in range(count, launches + 1))
+    return chances * EQUAL_PPM <= policy.unsteady_alpha_ppm << launches
 
 
 def _totals(launches: Sequence[Launch], role: Role) -> list[int]:
@@ -56,15 +85,23 @@ def _totals(launches: Sequence[Launch], role: Role) -> list[int]:
     return [sum(sum(getattr(block, role).call_ns) for block in launch.blocks) for launch in launches]
 
 
-def _is_unsteady(totals: Sequence[int]) -> bool:
+def _is_unsteady(totals: Sequence[int], policy: CrownPolicy) -> bool:
     """Say whether times drift or scatter as those of a fit machine, and of steady code on it, do not."""
-    third, quarter = len(totals) // 3, len(totals) // 4
-    if third == 0:
-        return False
-    ordered = sorted(totals)
+    third = len(totals) // 3
+    lower, upper = _quartiles(totals)
     drift = _apart(statistics.median_low(totals[:third]), statistics.median_low(totals[-third:]))
-    scatter = _apart(ordered[quarter], ordered[-1 - quarter])
-    return drift > DRIFT_PPM or scatter > SCATTER_PPM
+    return drift > policy.drift_limit_ppm or _apart(lower, upper) > policy.scatter_limit_ppm
+
+
+def _distances(totals: Sequence[int]) -> list[int]:
+    """Return for each launch how far it is, in ppm and either way, from halfway between the quartiles."""
+    usual = math.isqrt(math.prod(_quartiles(totals)))
+    return [_apart(total, usual) - EQUAL_PPM for total in totals]
+
+
+def _quartiles(totals: Sequence[int]) -> tuple[int, int]:
+    ordered, quarter = sorted(totals), len(totals) // 4
+    return ordered[quarter], ordered[-1 - quarter]
 
 
 def _apart(one: int, other: int) -> int:

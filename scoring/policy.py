@@ -71,6 +71,25 @@ class ConditioningPolicy:
 
 
 @dataclass(frozen=True)
+class CrownPolicy:
+    """When a check of a crown shows that nothing can be compared with its bundle (`scoring.crown_check`).
+
+    Each rule compares the two arms of the same launches, whose roles a sealed coin deals out, so that its error is
+    bounded under any noise of the machine: 2 ** -`slow_launches`, and `unsteady_alpha_ppm`. Two checks have to show it.
+    """
+
+    slow_ratio_ppm: int = 2_000_000  # own time over the other arm's, in every launch
+    slow_launches: int = 9  # that it takes; 2 ** -9 is below alpha
+    far_ratio_ppm: int = 8_000_000  # the same for fewer launches: far beyond any noise that was ever recorded
+    far_launches: int = 2
+    drift_limit_ppm: int = 1_500_000  # thirds of the launch times apart, as `MachinePolicy` has it of the baseline
+    scatter_limit_ppm: int = 1_250_000  # quartiles apart
+    unsteady_launches: int = 16  # fewer show neither
+    dominance_ppm: int = 1_500_000  # a launch counts when it is so many times as far from the usual as the other arm's
+    unsteady_alpha_ppm: int = 2_500  # chance that fair coins make as many launches count
+
+
+@dataclass(frozen=True)
 class VerdictPolicy:
     """All registered constants of one verdict.
 
@@ -82,6 +101,7 @@ class VerdictPolicy:
     machine: MachinePolicy = field(default_factory=MachinePolicy)
     start: StartPolicy = field(default_factory=StartPolicy)
     conditioning: ConditioningPolicy | None = None
+    crown: CrownPolicy = field(default_factory=CrownPolicy)
 
 
 COIN_PER_LAUNCH = BettingPolicy(

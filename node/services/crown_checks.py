@@ -5,7 +5,9 @@ Invariants
    what stands beneath it and no challenger has a part. One submission can have a crown checked by failing on it once,
    and once more after each of its rests, so that neither bad luck nor a crown that fails by turns stops it for ever.
 2. A crown is revoked on two independent attempts that both show a fault of its own (`scoring.crown_check`), and on
-   nothing else. A fault of ours is never one: the check is repeated within the fault budget, and given up then.
+   nothing else. A fault of ours is never one: the check is repeated within the fault budget, and given up then; who
+   outpaced the crown waits some rests longer, and is settled then. Two attempts that show what a machine in trouble
+   shows as well are not made in the same minutes.
 3. Who waits for a check is parked without cost, keeps its place, and returns in the transaction that closes it.
 """
 
@@ -39,10 +41,13 @@ from node.store.crown_rows import crown_state, record_settlement
 from node.store.events import now_ms
 from node.store.evidence_rows import AttemptRow, find_bundle, load_attempt, record_receipt, start_attempt
 from node.store.job_rows import load_entry, save
-from scoring.crown_check import SUSPECT_RETRIES
+from scoring.crown_check import SUSPECT_RETRIES, TIMED_FAULTS
 from scoring.grade import REVIEW_CODES, Verdict
 from scoring.settle import Crown, CrownState, FinalizedOrder, Plan
 from scoring.settle import revoke as plan_revocation
+
+SECOND_LOOK_MS = 30 * 60 * 1000  # between two checks of what a stalling machine can bring about too
+_ROUNDS = 4  # of the fault budget, a rest apart, before who outpaced a crown stops waiting for its check
 
 
 class Revoking(msgspec.Struct, frozen=True):
@@ -144,7 +149,8 @@ def conclude_check(
     name = chosen.attempt.attempt_id
     if fault and chosen.attempt.role == "check":
         return update_check(
-            connection, check, first_attempt=name, code=fault, detail=verdict.reason, faults=0, not_before_ms=0
+            connection, check, first_attempt=name, code=fault, detail=verdict.reason, faults=0,
+            not_before_ms=now_ms() + SECOND_LOOK_MS if fault in TIMED_FAULTS else 0,
         )
     if fault:
         return update_check(
@@ -175,13 +181,14 @@ def _wait_for_bundle(connection: Connection, check: CheckRow) -> CheckRow:
 
 
 def _repeat(connection: Connection, check: CheckRow, budget: RetryBudget, code: str, detail: str) -> CheckRow:
-    """Try a check again later; give it up when the fault budget is spent and nobody but who raised it needs it."""
+    """Try a check again later; give it up when the fault budget is spent: at once when nobody but who raised it needs
+    it, after some rests when a winner waits for it, because nobody waits for ever."""
     faults = check.faults + 1
     if faults <= budget.attempts:
         return update_check(
             connection, check, faults=faults, not_before_ms=now_ms() + budget.delay_ms(faults), detail=detail
         )
-    if check.occasion == FAILED_AS_BASELINE:
+    if check.occasion == FAILED_AS_BASELINE or check.tries >= _ROUNDS * faults:
         close_check(connection, check, "undecided", code=code, detail=detail)
         return load_check(connection, check.id)
     return update_check(connection, check, faults=0, not_before_ms=now_ms() + PARKED_REST_MS, detail=detail)

@@ -11,7 +11,8 @@ Invariants
 4. A candidate measured against a former incumbent, or whose crown would make another tree than the one it was measured
    in, goes back to the queue, free of charge.
 5. Nobody earns more than the crown he takes before that was checked: its bundle could have been slow for him. Whoever
-   concerns a slot of such a winner waits for the check as well; the others are settled.
+   concerns a slot of such a winner waits for the check as well; the others are settled. A check that nobody can make
+   (faults of ours, for about a day) holds back nobody for ever.
 6. A crown that two checks speak against is revoked, in a transaction of its own and before anything is settled.
 """
 
@@ -32,7 +33,7 @@ from node.services.copies import fail_if_copy
 from node.services.crown_checks import close_pointless, commit_revocation, prepare_revocation
 from node.services.receipts import ReceiptBook
 from node.services.scope import scope_of
-from node.store.check_rows import CROWN_IN_CHECK, OUTPACED, checks, is_cleared, open_check
+from node.store.check_rows import CROWN_IN_CHECK, OUTPACED, checks, is_answered, open_check
 from node.store.crown_rows import crown_state, record_settlement
 from node.store.events import append_event, now_ms
 from node.store.evidence_rows import AttemptRow, load_attempt, record_receipt
@@ -180,7 +181,7 @@ def _settle(
         settled = plan(state, ready, unresolved)
         open_now = [
             question for question in _questions(state, settled, pairs)
-            if not is_cleared(connection, question.crown.event_digest, question.attempt)
+            if not is_answered(connection, question.crown.event_digest, question.attempt)
         ]
         if not open_now:
             return settled, tuple(questions)

@@ -50,7 +50,7 @@ class CheckRow(msgspec.Struct, frozen=True):
 
 
 _COLUMNS = [crown_checks.c[name] for name in CheckRow.__struct_fields__]
-_ANSWERED = ("cleared", "undecided")
+_ANSWERED: tuple[State, ...] = ("cleared", "undecided")
 
 
 def checks(connection: Connection, *states: State, crown: str = "") -> list[CheckRow]:
@@ -68,9 +68,9 @@ def load_check(connection: Connection, check_id: int) -> CheckRow:
     return CheckRow(**connection.execute(select(*_COLUMNS).where(crown_checks.c.id == check_id)).mappings().one())
 
 
-def is_cleared(connection: Connection, crown: str, cause_attempt: str) -> bool:
-    """Say whether the question that an attempt raised about a crown was answered in its favour."""
-    return any(check.cause_attempt == cause_attempt for check in checks(connection, "cleared", crown=crown))
+def is_answered(connection: Connection, crown: str, cause_attempt: str) -> bool:
+    """Say whether the question that an attempt raised about a crown was answered, in its favour or by nobody."""
+    return any(check.cause_attempt == cause_attempt for check in checks(connection, *_ANSWERED, crown=crown))
 
 
 def open_check(

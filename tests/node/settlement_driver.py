@@ -25,7 +25,7 @@ from node.services.attempt_choice import Chosen, Terms
 from node.services.attempt_process import Evidence
 from node.services.crown_checks import choose_next, close_pointless, commit_revocation, fail_check, prepare_revocation
 from node.services.faults import record_fault
-from node.store.check_rows import is_cleared
+from node.store.check_rows import is_answered
 from node.store.crown_rows import all_crowns, all_settlement_events, crown_state
 from node.store.evidence_rows import BundleRow, lose_running_attempts, record_bundle
 from node.store.job_rows import Entry, entries, load_job, recover_all, save
@@ -289,7 +289,7 @@ class Driver:
         events = {crown.submission_id: crown.event_digest for crown in crown_state(connection).crowns}
         ended = [name for name in self.crowned if self.ones[name].members & one.members]
         return any(
-            credit > self.crowned[name] and not is_cleared(connection, events[name], job.primary_attempt)
+            credit > self.crowned[name] and not is_answered(connection, events[name], job.primary_attempt)
             for name in ended
         )
 

@@ -13,13 +13,13 @@ from config.errors import HostError
 from node.jobs import JobState
 from node.services import qualification
 from node.services.attempt_process import Evidence
-from node.services.crown_checks import choose_next
+from node.services.crown_checks import SECOND_LOOK_MS, choose_next
 from node.services.ledger import read_ledger_document
 from node.services.restoring import _checked_targets
 from node.services.settlement import prepare
 from node.store.check_rows import checks, update_check
 from node.store.crown_rows import all_crowns, all_settlement_events, crown_state
-from node.store.events import verify_chain
+from node.store.events import now_ms, verify_chain
 from node.store.evidence_rows import lose_running_attempts
 from node.store.job_rows import recover_all
 from node.store.schema import bundles
@@ -165,6 +165,41 @@ async def test_faults_of_ours_never_count_against_a_crown(king: World) -> None:
     assert (await found(king))[0] == ("undecided", "failed_as_baseline")
     assert len((await king.store.read(crown_state)).crowns) == 1
     assert (await king.job(submission(2))).state is JobState.PARKED
+
+
+async def test_what_a_stalling_machine_shows_too_is_looked_at_later(king: World) -> None:
+    """A deadline missed twice within minutes may be one spell of the machine: the second look waits, others do not."""
+    king.broken[KING.content_hash] = "call_deadline"
+    await king.queue(submission(2, hotkey=HOTKEY_B))
+    await king.work()
+    (check,) = await king.store.read(checks)
+    assert (check.state, check.code, check.first_attempt != "") == ("open", "CALL_DEADLINE", True)
+    assert check.not_before_ms - now_ms() > SECOND_LOOK_MS / 2
+    await king.store.write(update_check, check, not_before_ms=now_ms())
+    await king.work()
+    assert await king.states() == ["settled:CROWN_REVOKED", "settled"]
+
+
+async def test_nobody_waits_for_ever_for_a_check_that_cannot_be_made(king: World) -> None:
+    """Faults of ours hold a winner back for some rests; then the crown is his, and nothing goes round in circles."""
+    better = submission(2, hotkey=HOTKEY_B)
+    king.gains[better.content_hash] = FAST * 2
+    await king.queue(better)
+    await king.measure()
+    await king.measure()
+    assert await king.settlement.settle_once()
+    king.faults = [HostError("SANDBOX_FAILED", "made up")] * 1000
+    rests = 0
+    while (check := (await king.store.read(checks))[0]).state == "open":
+        await king.work()
+        assert rests < 10
+        rests += 1
+        await king.store.write(update_check, (await king.store.read(checks))[0], not_before_ms=0)
+    assert (check.state, check.occasion, rests > 1) == ("undecided", "outpaced", True)
+    await king.work()
+    assert await king.states() == ["settled", "settled"]
+    assert not await king.settlement.settle_once()
+    assert len(await king.store.read(checks)) == 1
 
 
 async def test_a_crown_is_checked_before_it_is_outpaced(king: World) -> None:
