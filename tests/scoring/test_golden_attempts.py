@@ -26,6 +26,7 @@ V1_KINDS = {
     "PASS", "NOT_FASTER", "WRONG_OUTPUT", "LATE_WRITE", "ARM_RAISED", "SLOW_START", "BASELINE_FAILED", "MACHINE_UNFIT",
     "TIME_BUDGET_SHORT", "IMPLAUSIBLE_SPEEDUP",
 }  # fmt: skip
+V2_KINDS = {"PASS", "NOT_FASTER", "SLOW_FIRST_CALL", "CANDIDATE_TOO_SLOW"}  # what the first schema did not record
 
 
 def expected_of(file: Path) -> dict[str, Any]:
@@ -59,10 +60,27 @@ def test_the_kept_files_cover_the_kinds_of_endings() -> None:
     assert sum(file.stat().st_size for file in FILES) < 256 * 1024
 
 
-def test_the_kept_pair_earns_what_it_earned() -> None:
+def test_the_kept_files_of_the_second_schema_hold_what_it_added() -> None:
+    """Durations of all checked calls, work, arms with what they used, software, and the policy are there."""
+    second = [file for file in FILES if file.parent.name == "v2"]
+    assert {expected_of(file)["verdict"]["code"] for file in second} == V2_KINDS
+    for one in (read_attempt(gzip.decompress(file.read_bytes())) for file in second):
+        assert one.speed_policy == "cacheon.speed.v2"
+        assert [work.least_bytes for work in one.work] == [512 * 4096 * 3 * 2]  # two halves read, one written
+        assert one.environment.packages
+        for role in (role for launch in one.launches for role in (launch.baseline, launch.candidate)):
+            assert len(role.warmup_ns) == len(role.warmup)
+            assert all(arm.outcome.cpu_ns and arm.outcome.peak_rss_bytes for arm in role.arms)
+
+
+@pytest.mark.parametrize(
+    ("schema", "arena", "earned"),
+    [("v1", "cpu-small.toml", 1_242_501), ("v2", "kept-v2-plain.toml", 1_080_948)],
+)
+def test_the_kept_pair_earns_what_it_earned(schema: str, arena: str, earned: int) -> None:
     """The reproduction still reproduces its primary, and both earn the smaller bound."""
-    one, two = (read_attempt(gzip.decompress((GOLDEN / "v1" / f"{name}.json.gz").read_bytes()))
+    one, two = (read_attempt(gzip.decompress((GOLDEN / schema / f"{name}.json.gz").read_bytes()))
                 for name in ("pass", "pass_again"))  # fmt: skip
-    arena = load_arena(str(GOLDEN / "v1" / "cpu-small.toml"))
+    document = load_arena(str(GOLDEN / schema / arena))
     assert check_pair(one, two) == ""
-    assert credited_speedup_ppm(grade(one, arena), grade(two, arena)) == 1_242_501
+    assert credited_speedup_ppm(grade(one, document), grade(two, document)) == earned
