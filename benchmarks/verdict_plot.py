@@ -35,7 +35,7 @@ def bar(x: float, y: float, width: float, colour: str) -> str:
 
 
 def draw(result: dict[str, Any]) -> str:
-    """Return the picture: power and launches per noise row, and how often identical code passes."""
+    """Return the picture: power and launches per noise row, and how often what should not pass does."""
     rows = rows_of(result)
     height = TOP + ROW * len(rows) + 40
     parts = [
@@ -43,7 +43,7 @@ def draw(result: dict[str, Any]) -> str:
         f'<rect width="1080" height="{height}" fill="white"/>',
         text(20, 28, "Who passes one attempt, by true gain above the margin (alpha 0.5 %, at most 96 launches)", 16),
         text(LEFT, TOP - 14, "attempts that pass"), text(SECOND, TOP - 14, "median launches of those"),
-        text(1060, TOP - 14, "identical code passes", anchor="end"),
+        text(1060, TOP - 14, "what should not pass, and does", anchor="end"),
     ]  # fmt: skip
     for number, (gain, colour) in enumerate(zip(GAINS, COLOURS, strict=True)):
         parts += [bar(LEFT + 110 * number, 46, 20, colour), text(LEFT + 26 + 110 * number, 55, f"+{float(gain):.1%}")]
@@ -60,9 +60,9 @@ def draw(result: dict[str, Any]) -> str:
                     text(SECOND + 1.5 * at["median_launches"] + 4, y + BAR - 1, f"{at['median_launches']:.0f}", 9)
                 )
         if "false_rate" in row:
-            parts.append(text(1060, top + 16, f"{row['false_rate']:.2%} here, at the margin", 11, "end"))
+            parts.append(text(1060, top + 16, f"{row['false_rate']:.2%} of code at exactly the margin", 11, "end"))
         if bracket:
-            rule = f"{bracket['identical code']:.0%} under baseline/candidate/baseline"
+            rule = f"{bracket['identical code']:.0%} of identical code, by baseline/candidate/baseline"
             parts.append(text(1060, top + 32, rule, 11, "end", "#b30000"))
     return "\n".join([*parts, "</svg>"]) + "\n"
 

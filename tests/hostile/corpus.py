@@ -47,7 +47,7 @@ _TRIES = 3  # a busy machine may keep a row from being measured; the referee say
 _GAIN = ("PASS", "IMPLAUSIBLE_SPEEDUP")
 NOTHING_GAINED = "NOT_FASTER"
 _UNDECIDED = ("MACHINE_UNFIT", "TIME_BUDGET_SHORT")
-_BY_CLOCK = (*_GAIN, NOTHING_GAINED, "CALL_DEADLINE", "SLOW_START")
+_BY_CLOCK = (*_GAIN, NOTHING_GAINED, "CALL_DEADLINE", "SLOW_START", "SLOW_FIRST_CALL")
 
 
 class Inflate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
