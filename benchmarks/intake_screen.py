@@ -156,6 +156,7 @@ def valid_bundles(folder: Path) -> dict[str, Any]:
             "floor_per_second_at_best": round(1 / times["floor"]["best_processor_seconds"], 1),
             "ratio_to_floor": round(times["screen"]["processor_seconds"] / times["floor"]["processor_seconds"], 2),
             "peak_mib_above_bare": round(full - bare, 1),
+            "load": round(os.getloadavg()[0], 2),
         }
     return {"goal_per_second": 10, "goal_peak_mib_above_bare": 64, "mixes": rows}
 

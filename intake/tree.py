@@ -67,18 +67,18 @@ _CREDENTIALS = re.compile(
     r"""|["']secret(?:Seed|Phrase)["']\s*:\s*["'][^"']"""  # the key file of a wallet
 )
 _MACHINE_PATHS = re.compile(r"(?<![\w./])(?:/home/[\w.-]+/|/root/|/Users/[\w.-]+/)|\b[A-Z]:\\{1,2}Users\\")
-# Plain searches that come before the expressions above; almost no file holds one of these.
-# Each list stands under a character that all its marks hold: where that is missing, one look answers for the list.
-_CREDENTIAL_MARKS = {
-    "Y": ("PRIVATE KEY",),
-    "K": ("AKIA",),
-    "_": ("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "hf_", "github_pat_"),
-    "-": ("sk-", "xox"),
-    "z": ("AIza",),
-    "S": ("secretSeed",),
-    "P": ("secretPhrase",),
+# Plain searches that come before the expressions above; almost no file holds one of these. Each is asked for only where
+# all its letters are, which costs next to nothing; where one is found, one of those that stand with it has to be there.
+_Marks = dict[str, tuple[str, ...]]
+_CREDENTIAL_MARKS: _Marks = {
+    **dict.fromkeys(
+        ("PRIVATE KEY", "AKIA", "AIza", "hf_", "github_pat_", "sk-", "xox", "secretSeed", "secretPhrase"), ()
+    ),
+    "gh": ("ghp_", "gho_", "ghu_", "ghs_", "ghr_"),
 }
-_MACHINE_MARKS = {"/": ("/home/", "/root/", "/Users/"), "\\": ("Users\\",)}
+_MACHINE_MARKS: _Marks = dict.fromkeys(("/home/", "/root/", "/Users/", "Users\\"), ())
+# Letters that are rare in code come first.
+_LETTERS = {mark: sorted(set(mark), key=str.islower) for mark in (*_CREDENTIAL_MARKS, *_MACHINE_MARKS)}
 _HINT_KIND = "A bundle holds sources, metadata/*.json, README and LICENSE texts; leave everything else out."
 
 
@@ -208,10 +208,14 @@ def _check_content(path: str, kind: Kind, text: str, findings: Findings) -> None
         findings.add("TREE_MACHINE_PATH", message, hint=hint, path=path, line=_line(text, machine.start()))
 
 
-def _search(pattern: re.Pattern[str], marks: Mapping[str, tuple[str, ...]], text: str) -> re.Match[str] | None:
-    for character, candidates in marks.items():
-        if character in text and any(mark in text for mark in candidates):
-            return pattern.search(text)
+def _search(pattern: re.Pattern[str], marks: _Marks, text: str) -> re.Match[str] | None:
+    for mark, candidates in marks.items():
+        for letter in _LETTERS[mark]:
+            if letter not in text:
+                break
+        else:
+            if mark in text and (not candidates or any(candidate in text for candidate in candidates)):
+                return pattern.search(text)
     return None
 
 
