@@ -54,9 +54,10 @@ def simulate(values: Floats, sides: Floats, betting: BettingPolicy) -> Outcome:
                 adjusted = unit - sides[live, launch] * bias
             exponent = np.minimum(-2 * np.stack([unit, adjusted], 1)[:, :, None] * scales, 700)
             factors = 2 / (1 + np.exp(exponent))
-            grown = (
-                weights[live] * (1 + stakes * (factors[:, None] - 1)) if many else (weights[live] * factors[:, None])
-            )
+            grown = weights[live] * factors[:, None]
+            if many:  # a stake of 1 takes the factor as it is: 1 + (factor - 1) would round the smallest ones to 0
+                part = 1 + stakes * (factors[:, None] - 1)
+                grown = weights[live] * np.where(stakes == 1.0, factors[:, None], part)
             total = grown.sum(axis=(1, 2, 3))
             wealth[live] += np.log(total)
             best[live] = np.maximum(best[live], wealth[live])
