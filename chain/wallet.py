@@ -10,6 +10,7 @@ Invariants
 from __future__ import annotations
 
 import importlib
+import os
 from pathlib import Path
 from typing import Any
 
@@ -51,14 +52,14 @@ def load_hotkey(wallet_path: str | Path, wallet: str, hotkey: str) -> Signer:
         if not hotkey or not path.is_file():
             raise WalletError("HOTKEY_NOT_FOUND", f"There is no hotkey at {path}.", hint=_HINT)
     except OSError as error:  # a folder on the way is closed to this user
-        raise _unreadable(path, error.strerror or str(error)) from error
+        raise _unreadable(path, error.strerror or str(error), error) from error
     try:
         keyfile = importlib.import_module("bittensor.keyfiles").Keyfile(path, hotkey)
         encrypted = keyfile.is_encrypted()
         keypair: Any = None if encrypted else keyfile.get_keypair()
     except Exception as error:
         # The key library raises its own and built-in errors for damaged files; none of them may leave this room.
-        raise _unreadable(path, str(error)) from error
+        raise _unreadable(path, str(error), error) from error
     if encrypted:
         raise WalletError(
             "HOTKEY_ENCRYPTED",
@@ -159,5 +160,8 @@ def _can_sign(keypair: Any) -> bool:
         return False
 
 
-def _unreadable(path: Path, why: str) -> WalletError:
-    return WalletError("HOTKEY_UNREADABLE", f"The hotkey at {path} cannot be read: {why}.", hint=_HINT)
+def _unreadable(path: Path, why: str, error: Exception | None = None) -> WalletError:
+    closed = isinstance(error, PermissionError) or (error is not None and isinstance(error.__cause__, PermissionError))
+    way_in = f"Let uid {os.geteuid()}, as which this runs, read the file and enter the folders above it."
+    hint = way_in if closed else _HINT
+    return WalletError("HOTKEY_UNREADABLE", f"The hotkey at {path} cannot be read: {why}.", hint=hint)

@@ -164,7 +164,8 @@ async def _look(settings: Settings, hotkey: str, *, observes: bool) -> tuple[Fin
     try:
         reached = await reach(settings, client, hotkey, observes=observes)
         if reached.findings[0].state is not State.PASS:
-            return (*reached.findings, skipped("chain.clock", _LATER), skipped("chain.finality", _LATER))
+            rest = ("chain.genesis", "chain.clock", "chain.finality")
+            return (*reached.findings, *(skipped(name, _LATER) for name in rest))
         return (*reached.findings, await _look_state(settings, client), *await _look_time(client))
     finally:
         await client.close()

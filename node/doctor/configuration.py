@@ -7,6 +7,8 @@ Invariants
 
 from __future__ import annotations
 
+import difflib
+
 from config.arena import Arena, load_arena
 from config.errors import ConfigurationError
 from config.settings import Settings
@@ -27,14 +29,20 @@ def require_state_dir(settings: Settings) -> str:
 
 def require_waivers(settings: Settings) -> tuple[str, ...]:
     """Return the waived layers. Raises `ConfigurationError` (WAIVER_INVALID) for a name that cannot be waived."""
-    waivable = ", ".join(name for name, layer in LAYERS.items() if layer.waivable)
-    for name in settings.sandbox.waive:
-        if name not in LAYERS or not LAYERS[name].waivable:
-            what = "is required and cannot be waived" if name in LAYERS else "is no isolation layer"
-            raise ConfigurationError(
-                "WAIVER_INVALID", f"sandbox.waive: {name!r} {what}", hint=f"these can be waived: {waivable}"
-            )
+    waivable = tuple(name for name, layer in LAYERS.items() if layer.waivable)
+    wrong = [_refusal(name, waivable) for name in settings.sandbox.waive if name not in waivable]
+    if wrong:
+        raise ConfigurationError(
+            "WAIVER_INVALID", f"sandbox.waive: {'; '.join(wrong)}", hint=f"these can be waived: {', '.join(waivable)}"
+        )
     return settings.sandbox.waive
+
+
+def _refusal(name: str, waivable: tuple[str, ...]) -> str:
+    if name in LAYERS:
+        return f"{name!r} is required and cannot be waived"
+    near = difflib.get_close_matches(name, waivable, 1)
+    return f"{name!r} is no isolation layer" + (f" (did you mean {near[0]!r}?)" if near else "")
 
 
 def require_arena(settings: Settings, catalog: TargetCatalog) -> Arena:
@@ -75,8 +83,9 @@ def look_waivers(subject: Subject) -> tuple[Finding, ...]:
         return (passed("settings.waivers", "no isolation layer is given up"),)
     return (
         warned(
-            "settings.waivers", f"given up in writing: {', '.join(waived)}; status and every receipt say so",
-            "mend what the isolation lines name, then remove sandbox.waive",
+            "settings.waivers",
+            f"given up in writing: {', '.join(waived)}; status, /readyz, metrics and receipts say so",
+            "remove from sandbox.waive what the isolation lines find in force, and mend the rest",
         ),
     )
 

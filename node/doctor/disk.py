@@ -253,6 +253,6 @@ def _full(place: Path, free: int) -> HostError:
 
 def _unwritable(path: Path, reason: str) -> HostError:
     return HostError(
-        "STATE_UNWRITABLE", f"{path} in the state folder cannot be written: {reason}",
+        "STATE_UNWRITABLE", f"the state folder cannot be written, at {path}: {reason}",
         hint="set `state_dir` to a folder that the node's user owns, on a disk with free space",
     )

@@ -17,9 +17,10 @@ import structlog
 from nacl.utils import random
 
 from config.canonical import is_digest, sha256_hex
-from config.errors import HostError
+from config.errors import GradeError, HostError
 from node.store.layout import StateLayout, write_durably
-from scoring.dsse import Statement, public_key, sign
+from scoring.dsse import Statement, public_key, sign, verify
+from scoring.receipts import VerdictPredicate, read_predicate
 
 _SEED_BYTES = 32
 
@@ -69,6 +70,20 @@ class ReceiptBook:
     def seal(self, statement: Statement) -> bytes:
         """Sign `statement` and return the envelope; nothing is stored."""
         return sign(statement, self._seed)
+
+    def waived(self, verdicts: tuple[str, ...]) -> tuple[str, ...] | None:
+        """Return the sandbox layers that were waived in any of the attempts behind these verdict receipts, sorted.
+
+        None when a receipt is gone, or was signed by a key that was replaced since: then nobody here can say.
+        """
+        layers: set[str] = set()
+        try:
+            for digest in verdicts:
+                statement = verify(self.path(digest).read_bytes(), [self.public_key])
+                layers.update(read_predicate(statement, VerdictPredicate).environment.layers_waived)
+        except (OSError, GradeError):
+            return None
+        return tuple(sorted(layers))
 
     def path(self, digest: str) -> Path:
         """Return where the receipt with that digest lies."""

@@ -116,12 +116,13 @@ class SettlementService:
         return True
 
     def _sign(self, settling: Settling) -> dict[str, str]:
-        return {
-            event.submission_id: self._receipts.sign(
-                crown_statement(event, settling.verdict_receipts[event.submission_id])
-            )
-            for event in settling.plan.events if event.type == "CROWN"
-        }
+        signed = {}
+        for event in settling.plan.events:
+            if event.type == "CROWN":
+                verdicts = settling.verdict_receipts[event.submission_id]
+                statement = crown_statement(event, verdicts, waived=self._receipts.waived(verdicts))
+                signed[event.submission_id] = self._receipts.sign(statement)
+        return signed
 
 
 def clear(connection: Connection, catalog: TargetCatalog, worker: str) -> int:

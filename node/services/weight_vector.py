@@ -57,10 +57,11 @@ def read_ledger(connection: Connection, epoch: int | None = None) -> Ledger:
 
 def decide(
     ledger: Ledger, parameters: Hyperparameters, metagraph: Metagraph, settings: PublicationSettings, validator: str,
-    registered: Collection[str],
+    registered: Collection[str], *, waived: Collection[str] | None = None,
 ) -> Decision:
     """Return the vector of `validator` for the epoch and block of `parameters`; `registered` are the catalog's targets.
 
+    `waived` are the sandbox layers that the settings give up, for the receipt.
     Raises `InternalError` of `scoring.projection.project`.
     """
     claims, block = live_claims(ledger.state), parameters.block.number
@@ -71,6 +72,7 @@ def decide(
         vector=projection.vector, vector_digest=projection.vector.digest, netuid=parameters.netuid,
         epoch=parameters.epoch, claims=claims, present=present_claimants(claims, metagraph.hotkeys), policy=policy,
         ledger_head=ledger.state.head, crown_receipts=ledger.crown_receipts, targets=targets, replaces=ledger.replaces,
+        waived=tuple(sorted(set(waived))) if waived is not None else None,
     )
     row = VectorRow(projection.vector.digest, block, projection.vector.entries)
     target = WeightTarget(row.entries, row.shares_digest, parameters.epoch, policy.burn_hotkey, policy.heir)

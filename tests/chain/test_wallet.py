@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import stat
 from pathlib import Path
 
@@ -83,6 +84,21 @@ def test_a_damaged_hotkey_is_unreadable(tmp_path: Path, content: bytes) -> None:
     with pytest.raises(WalletError) as caught:
         load_hotkey(tmp_path, "val", "hot")
     assert caught.value.code == "HOTKEY_UNREADABLE"
+
+
+def test_a_closed_hotkey_is_told_from_a_damaged_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When permissions are in the way the hint is about permissions, as which user, and not about making a key."""
+    create_wallet(tmp_path, "miner", "default", seed="//miner")
+
+    def closed(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "is_dir", closed)
+    with pytest.raises(WalletError) as caught:
+        load_hotkey(tmp_path, "miner", "default")
+    assert caught.value.code == "HOTKEY_UNREADABLE"
+    assert f"uid {os.geteuid()}" in caught.value.hint
+    assert "btcli" not in caught.value.hint
 
 
 def test_a_public_key_cannot_sign(tmp_path: Path) -> None:

@@ -9,8 +9,12 @@ import pytest
 from config.canonical import sha256_hex
 from config.errors import HostError
 from node.services.receipts import ReceiptBook
+from node.store.crown_rows import all_crowns
 from node.store.layout import StateLayout
 from scoring.dsse import STATEMENT_TYPE, Statement, Subject, verify
+from scoring.receipts import CrownPredicate, read_predicate
+from tests.node.judging import World
+from tests.node.support import submission
 
 STATEMENT = Statement(STATEMENT_TYPE, (Subject("bundle", {"sha256": "0" * 64}),), "urn:test", {"number": 1})
 
@@ -66,3 +70,13 @@ def test_unusable_key_is_refused_not_replaced(layout: StateLayout, fault: str) -
         ReceiptBook.open(layout)
     assert caught.value.code == "RECEIPT_KEY_UNUSABLE"
     assert layout.receipt_key.read_bytes() == before
+
+
+async def test_a_nodes_crown_says_what_was_waived(judging: World) -> None:
+    """The receipt of a crown names the sandbox layers that its attempts went without: none here, and said so."""
+    await judging.queue(submission(1))
+    await judging.work()
+    (crown,) = await judging.store.read(all_crowns)
+    envelope = judging.receipts.path(crown.receipt_digest).read_bytes()
+    statement = verify(envelope, [judging.receipts.public_key])
+    assert read_predicate(statement, CrownPredicate).waived == ()

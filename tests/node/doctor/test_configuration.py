@@ -52,6 +52,17 @@ def test_no_settings_and_broken_ones() -> None:
     assert (finding.state, finding.error, finding.fix) == (State.FAIL, error, "give one")
 
 
+def test_every_wrong_waiver_is_named_at_once() -> None:
+    """All names that cannot be waived are told together, a misspelt one with the name that was meant."""
+    settings = Settings(sandbox=SandboxSettings(waive=("landlok", "userns", "seccomp", "nothing like it")))
+    with pytest.raises(ConfigurationError) as caught:
+        require_waivers(settings)
+    assert caught.value.message == (
+        "sandbox.waive: 'landlok' is no isolation layer (did you mean 'landlock'?); 'userns' is required and cannot be "
+        "waived; 'nothing like it' is no isolation layer"
+    )
+
+
 @pytest.mark.parametrize("name", sorted(LAYERS))
 def test_waivers(name: str) -> None:
     """A layer that can be waived warns when it is; a required one is an error that lists what can."""

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from node.services.receipts import ReceiptBook
+from node.store.layout import StateLayout
 from qualify.environment import describe
 from scoring import dsse
 from scoring.attempt import attempt_digest, encode_attempt
@@ -20,3 +24,20 @@ def test_a_receipt_names_the_waived_layers() -> None:
     statement = verdict_statement(attempt, attempt_digest(encode_attempt(attempt)), grade(attempt, arena))
     read = dsse.verify(dsse.sign(statement, SECRET), [dsse.public_key(SECRET)])
     assert read_predicate(read, VerdictPredicate).environment.layers_waived == ("landlock", "seccomp")
+
+
+def test_a_crowns_receipt_names_what_was_waived_in_either_attempt(tmp_path: Path) -> None:
+    """The layers of both verdicts' attempts together; unknown when a receipt is gone or another key signed it."""
+    arena = make_arena()
+    layout = StateLayout.at(tmp_path)
+    layout.create()
+    book = ReceiptBook.open(layout)
+    signed = []
+    for layers in (("seccomp",), ("landlock", "seccomp"), ()):
+        attempt = change(FakeReferee(arena).measure(), "environment.layers_waived", layers)
+        digest = attempt_digest(encode_attempt(attempt))
+        signed.append(book.sign(verdict_statement(attempt, digest, grade(attempt, arena))))
+    assert book.waived((signed[0], signed[1])) == ("landlock", "seccomp")
+    assert book.waived((signed[2], signed[2])) == ()
+    assert book.waived((signed[0], "0" * 64)) is None
+    assert ReceiptBook(layout, bytes(32)).waived((signed[0], signed[1])) is None
