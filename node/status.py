@@ -18,6 +18,7 @@ from node.kinship import Kinship
 from node.kinship import decode as decode_kinship
 from node.observed import observe
 from node.readiness import Reason, judge_readiness
+from node.store.check_rows import checks
 from node.store.crown_rows import CrownRow, all_crowns
 from node.store.evidence_rows import AttemptRow
 from node.store.job_rows import Entry, entries
@@ -34,6 +35,7 @@ from node.store.queries import (
 from node.store.visit import look
 
 STATUS_SCHEMA = "cacheon.node-status.v1"
+_CHECKS_TOLD = 20
 
 
 class AttemptStatus(msgspec.Struct, frozen=True):
@@ -90,6 +92,25 @@ class CrownStatus(msgspec.Struct, frozen=True):
     receipt: str
 
 
+class CheckStatus(msgspec.Struct, frozen=True):
+    """One check of a crown. `submission_id` holds the crown; `cause` is the submission that gave reason to check it.
+
+    `shown` counts the attempts so far that show a fault of the crowned bundle: two revoke the crown.
+    """
+
+    submission_id: str
+    target_id: str
+    occasion: str
+    cause: str
+    state: str
+    shown: int
+    code: str
+    detail: str
+    not_before_ms: int
+    opened_ms: int
+    closed_ms: int
+
+
 class PublicationStatus(msgspec.Struct, frozen=True):
     """One weight publication; `entries` are shares in ppm by hotkey."""
 
@@ -137,6 +158,7 @@ class NodeStatus(msgspec.Struct, frozen=True):
     reasons: tuple[Reason, ...] = ()
     head_block: int = 0
     block_age_seconds: float | None = None
+    checks: tuple[CheckStatus, ...] = ()  # of crowns: those under way, and the newest that are over
 
 
 def read_status(state_dir: str | Path) -> NodeStatus:
@@ -190,6 +212,7 @@ def _read(connection: Connection, layout: StateLayout) -> NodeStatus:
         reasons=readiness.reasons,
         head_block=observed.seen.block,
         block_age_seconds=observed.conditions.block_age_seconds,
+        checks=_checks(connection),
     )
 
 
@@ -246,6 +269,21 @@ def _crown(layout: StateLayout, crown: CrownRow) -> CrownStatus:
         target_id=crown.target_id, submission_id=crown.submission_id, hotkey=crown.hotkey,
         content_hash=crown.content_hash, speedup_ppm=crown.speedup_ppm, block=crown.block,
         live=not crown.ended_by, receipt=_receipt(layout, crown.receipt_digest),
+    )
+
+
+def _checks(connection: Connection) -> tuple[CheckStatus, ...]:
+    """Return the checks under way and the newest that are over, oldest first."""
+    every = checks(connection)
+    over = [check.id for check in every if check.closed_ms][-_CHECKS_TOLD:]
+    return tuple(
+        CheckStatus(
+            submission_id=check.submission_id, target_id=check.target_id, occasion=check.occasion, cause=check.cause,
+            state=check.state, shown=bool(check.first_attempt) + bool(check.second_attempt), code=check.code,
+            detail=check.detail, not_before_ms=check.not_before_ms, opened_ms=check.opened_ms,
+            closed_ms=check.closed_ms,
+        )
+        for check in every if not check.closed_ms or check.id in over
     )
 
 

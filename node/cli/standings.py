@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 SEALED, REVEALED, REFUSED, FAILED_TO_OPEN, UNKNOWN_TO_NODE = "sealed", "revealed", "refused", "not_opened", "not_taken"
 _REJECTED = ("failed", REFUSED)
+_REVOKED, _IN_CHECK = "CROWN_REVOKED", "CROWN_IN_CHECK"  # codes of a settled and of a parked submission
 
 
 class Standing(msgspec.Struct, frozen=True):
@@ -117,7 +118,7 @@ def exit_code(rows: Sequence[Standing]) -> ExitCode:
     if not rows or not all(row.final for row in rows):
         return ExitCode.NOT_FOUND
     stage = rows[-1].stage
-    if stage in _REJECTED:
+    if stage in _REJECTED or rows[-1].code == _REVOKED:
         return ExitCode.REJECTED
     if stage == FAILED_TO_OPEN:
         return ExitCode.CHAIN
@@ -128,6 +129,10 @@ def stage_text(row: Standing) -> str:
     """Return a row's stage in words."""
     if row.stage == SEALED:
         return f"sealed, {row.rounds_left} round{'' if row.rounds_left == 1 else 's'} left"
+    if row.code == _REVOKED:
+        return "crowned, and the crown revoked"
+    if row.code == _IN_CHECK:
+        return "waits, free of charge, while the crown it competes for is checked"
     return {
         FAILED_TO_OPEN: "not opened by the chain",
         UNKNOWN_TO_NODE: "revealed, but not taken by this node",

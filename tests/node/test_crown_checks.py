@@ -10,6 +10,7 @@ import pytest
 from sqlalchemy import delete
 
 from config.errors import HostError
+from node.cli.actions.node_status import _check_text
 from node.jobs import JobState
 from node.services import qualification
 from node.services.attempt_process import Evidence
@@ -17,6 +18,7 @@ from node.services.crown_checks import SECOND_LOOK_MS, choose_next
 from node.services.ledger import read_ledger_document
 from node.services.restoring import _checked_targets
 from node.services.settlement import prepare
+from node.status import read_status
 from node.store.check_rows import checks, update_check
 from node.store.crown_rows import all_crowns, all_settlement_events, crown_state
 from node.store.events import now_ms, verify_chain
@@ -134,6 +136,28 @@ async def test_a_challenger_cannot_make_an_honest_crown_fail(king: World, monkey
     job = await king.job(challenger)
     assert (job.state, job.code) == (JobState.PARKED, "BASELINE_FAILED")  # within his own budget, like any fault
     assert [crown.submission_id for crown in (await king.store.read(crown_state)).crowns] == [KING.submission_id]
+
+
+async def test_the_status_tells_of_checks(king: World) -> None:
+    """Operators see that a crown is checked, why, how far that is, and how it ended."""
+    king.broken[KING.content_hash] = "call_deadline"
+    challenger = submission(2, hotkey=HOTKEY_B)
+    await king.queue(challenger)
+    await king.work()
+    (check,) = read_status(king.store.layout.root).checks
+    assert (check.submission_id, check.cause) == (KING.submission_id, challenger.submission_id)
+    assert (check.state, check.occasion, check.shown, check.code, check.closed_ms) == (
+        "open", "failed_as_baseline", 1, "CALL_DEADLINE", 0
+    )
+    said = _check_text(check)
+    assert f"crown of submission {KING.submission_id[:12]}, which failed beside" in said
+    assert "1 of 2 attempts show a fault [CALL_DEADLINE]; goes on in " in said
+    (row,) = await king.store.read(checks)
+    await king.store.write(update_check, row, not_before_ms=0)
+    await king.work()
+    (check,) = read_status(king.store.layout.root).checks
+    assert (check.state, check.shown, check.closed_ms > 0) == ("revoked", 2, True)
+    assert _check_text(check).endswith(": revoked [CALL_DEADLINE]")
 
 
 async def test_one_failed_check_revokes_nothing(king: World, monkeypatch: pytest.MonkeyPatch) -> None:

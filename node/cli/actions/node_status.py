@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from node.cli.actions.regrade import bound_text
 from node.cli.output import Output, facts, table
 from node.cli.resolve import resolve_state
 from node.readiness import Reason, ReasonName
-from node.status import CrownStatus, NodeStatus, SubmissionStatus, read_status
+from node.status import CheckStatus, CrownStatus, NodeStatus, SubmissionStatus, read_status
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+_OCCASIONS = {"failed_as_baseline": "which failed beside", "outpaced": "which was outpaced by"}
+_STATES = {
+    "proved": "about to be revoked", "revoked": "revoked", "cleared": "stands",
+    "void": "over, because the crown ended meanwhile",
+    "undecided": "stands, because it could not be measured",
+}
 
 
 def run(config: str | None, state: str | None, *, as_json: bool) -> None:
@@ -32,6 +40,7 @@ def _show(console: Console, status: NodeStatus) -> None:
     reasons = [("because" if reason.blocks else "mind", reason.sentence) for reason in _told(status)]
     rows[1:1] = [("ready", "yes" if status.ready else "no"), *reasons] if status.running_pid else reasons
     rows += [(f"crown of {crown.target_id}", _crown_text(crown)) for crown in status.crowns if crown.live]
+    rows += [(f"check of {check.target_id}", _check_text(check)) for check in _told_checks(status)]
     facts(console, rows)
     if status.submissions:
         columns = ("block", "hotkey", "target", "state", "code", "blame", "bound")
@@ -51,6 +60,27 @@ def _told(status: NodeStatus) -> list[Reason]:
 
 def _crown_text(crown: CrownStatus) -> str:
     return f"{crown.hotkey}, {bound_text(crown.speedup_ppm, 0)}"
+
+
+def _told_checks(status: NodeStatus) -> list[CheckStatus]:
+    """Return the checks of crowns that are under way, and the newest that is over."""
+    over = [check for check in status.checks if check.closed_ms]
+    return over[-1:] + [check for check in status.checks if not check.closed_ms]
+
+
+def _check_text(check: CheckStatus) -> str:
+    why = _OCCASIONS.get(check.occasion, check.occasion)
+    what = f"crown of submission {check.submission_id[:12]}, {why} submission {check.cause[:12]}"
+    if check.state == "open":
+        found = f"{check.shown} of 2 attempts show a fault" + (f" [{check.code}]" if check.code else "")
+        wait = ms_until(check.not_before_ms)
+        return f"{what}: {found}" + (f"; goes on in {wait // 60_000 + 1} min" if wait else "")
+    return f"{what}: {_STATES.get(check.state, check.state)}" + (f" [{check.code}]" if check.code else "")
+
+
+def ms_until(moment_ms: int) -> int:
+    """Return the milliseconds until a moment of the wall clock, 0 when it is over."""
+    return max(0, moment_ms - time.time_ns() // 1_000_000)
 
 
 def _publication_text(status: NodeStatus) -> str:

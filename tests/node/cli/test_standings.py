@@ -117,6 +117,18 @@ def test_the_newest_verdict_decides() -> None:
     assert exit_code(()) is ExitCode.NOT_FOUND
 
 
+def test_a_revoked_crown_is_a_rejection() -> None:
+    """It is final and said in words; one that waits for a check of a crown is pending, at no cost."""
+    nothing = CommitmentState(HEAD, "none")
+    told = msgspec.structs.replace(submission(A, 80, "settled", final=True), code="CROWN_REVOKED")
+    (row,) = standings(Wanted(HOTKEY, ""), nothing, node_view(told))
+    assert (exit_code([row]), stage_text(row)) == (ExitCode.REJECTED, "crowned, and the crown revoked")
+    waits = msgspec.structs.replace(submission(A, 80, "parked", final=False), code="CROWN_IN_CHECK")
+    (row,) = standings(Wanted(HOTKEY, ""), nothing, node_view(waits))
+    assert exit_code([row]) is ExitCode.NOT_FOUND
+    assert "free of charge" in stage_text(row)
+
+
 def test_what_the_chain_could_not_open_is_its_fault() -> None:
     """A timelock that failed to open is final, and no rejection of the bundle."""
     (row,) = standings(Wanted(HOTKEY, A), CommitmentState(HEAD, "failed", committed_block=90), None)
