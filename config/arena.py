@@ -23,6 +23,7 @@ from config.errors import ConfigurationError, SourceLocation
 ARENA_SCHEMA = "cacheon.arena.v1"
 CPU_TIMING_METHOD = "outside-monotonic-per-call"
 RANKS_MAX = 8  # of one group
+ARENA_BYTES = 1024 * 1024  # of one document
 FIRST_SPEED_POLICY = "cacheon.speed.v1"  # of arenas from before they named one
 SPEED_POLICIES = frozenset({  # the names; what they say is `scoring.policy`'s
     FIRST_SPEED_POLICY,
@@ -110,7 +111,8 @@ def load_arena(name_or_path: str) -> Arena:
     if name_or_path.endswith(".toml"):
         path = Path(name_or_path)
         try:
-            data = path.read_bytes()
+            with path.open("rb") as stream:
+                data = stream.read(ARENA_BYTES + 1)
         except OSError as error:
             raise ConfigurationError(
                 "ARENA_NOT_FOUND", f"arena file {name_or_path} cannot be read: {error.strerror}",
@@ -134,9 +136,11 @@ def known_arenas() -> list[str]:
 
 def parse_arena(data: bytes, source: str) -> Arena:
     """Parse and check one arena document. Raises `ConfigurationError` (ARENA_INVALID)."""
+    if len(data) > ARENA_BYTES:
+        raise _invalid(f"it has more than {ARENA_BYTES} bytes", source)
     try:
         arena = msgspec.convert(tomli.loads(data.decode("utf-8")), Arena)
-    except (UnicodeDecodeError, tomli.TOMLDecodeError, msgspec.ValidationError) as error:
+    except (ValueError, RecursionError, msgspec.ValidationError) as error:  # of the encoding, of TOML, of a number
         raise _invalid(str(error), source) from error
     for holds, complaint in (
         (arena.schema == ARENA_SCHEMA, f"schema must be {ARENA_SCHEMA!r}"),

@@ -59,6 +59,7 @@ class EvidenceLimits:
     """Bounds on stored evidence."""
 
     attempt_bytes: int = 64 * MIB  # one attempt document, uncompressed
+    attempt_parts: int = 3_000_000  # its objects and lists; a call has three, in some 100 bytes
     log_bytes: int = 64 * 1024  # kept tail of a sandboxed process's output
 
 

@@ -40,7 +40,18 @@ def schema_of(name: str) -> str:
 
 def success_line(name: str, data: object) -> bytes:
     """Return the success envelope of `data` (anything msgspec encodes) as one line, with its newline."""
-    return msgspec.json.encode(_Success(schema_of(name), True, data)) + b"\n"
+    try:
+        return msgspec.json.encode(_Success(schema_of(name), True, data)) + b"\n"
+    except UnicodeEncodeError:  # a path given on the command line may hold bytes that are no text
+        return msgspec.json.encode(_Success(schema_of(name), True, _as_text(msgspec.to_builtins(data)))) + b"\n"
+
+
+def _as_text(value: object) -> object:
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode("utf-8")
+    if isinstance(value, dict):
+        return {_as_text(name): _as_text(one) for name, one in value.items()}
+    return [_as_text(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def failure_line(name: str, error: ErrorDocument) -> bytes:

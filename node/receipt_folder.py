@@ -6,14 +6,19 @@
 Invariants
 1. A file is what its name says, byte for byte, or the whole folder is refused and the file named.
 2. A receipt is believed under a key that the caller names or that the one hotkey of the folder vouches for.
+3. A folder may be hostile: only regular files are opened, without waiting, and never more is read, or unpacked, than
+   the largest good file of its kind has.
 """
 
 from __future__ import annotations
 
 import hashlib
+import os
+import stat
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from chain.key_binding import verify_binding
@@ -26,18 +31,25 @@ from config.statement import open_envelope, read_statement
 from scoring.published import Published, Receipt, gather, read_receipt
 
 RECEIPT_BYTES = 16 * 1024 * 1024
+DOCUMENT_BYTES = 1024 * 1024  # an arena or a target
+KEY_BYTES = 1024
 _GZIP_WINDOW = 31  # zlib's word for "expect a gzip header"
 
 
 @dataclass(frozen=True)
 class Anchor:
-    """What a folder is believed under: `keys` (32 bytes each), whose they are ("" when only a key was named), and how
-    that is known."""
+    """What a folder is believed under: `keys` (32 bytes each), whose they should be ("" when that was not said), and
+    how that is known. Without `bindings` nobody vouches that they are."""
 
     keys: tuple[bytes, ...]
     hotkey: str
     how: str
     bindings: tuple[KeyBinding, ...] = ()
+
+    @property
+    def vouched(self) -> bool:
+        """Say whether a hotkey vouches for every key."""
+        return {bytes.fromhex(one.receipt_key) for one in self.bindings} >= set(self.keys)
 
 
 @dataclass(frozen=True)
@@ -56,7 +68,9 @@ class ReceiptFolder:
         RECEIPTS_MIXED).
         """
         if key is not None:
-            return Anchor((key_bytes(key),), hotkey or "", "the key that was named")
+            own = tuple(one for one in self.bindings.values() if one.receipt_key == key and one.hotkey == hotkey)
+            how = f"the key that was named; hotkey {hotkey} vouches for it" if own else "the key that was named"
+            return Anchor((key_bytes(key),), hotkey or "", how, own)
         hotkeys = sorted({one.hotkey for one in self.bindings.values()})
         if hotkey is None and len(hotkeys) > 1:
             raise GradeError("RECEIPTS_MIXED", f"hotkeys {', '.join(hotkeys)} vouch for keys in {self.root}")
@@ -79,7 +93,11 @@ class ReceiptFolder:
 
     def published(self, anchor: Anchor) -> Published:
         """Verify every receipt and return them as one set. Raises `GradeError`."""
-        found = gather(self.receipts(anchor))
+        return self.together(self.receipts(anchor), anchor)
+
+    def together(self, receipts: Iterable[Receipt], anchor: Anchor) -> Published:
+        """Return receipts that were verified as one set of one validator. Raises `GradeError`."""
+        found = gather(receipts)
         named = {(one.policy.validator_hotkey, one.netuid) for one in found.weights.values()}
         if found.ledger is not None:
             named.add((found.ledger.hotkey, found.ledger.netuid))
@@ -110,17 +128,23 @@ class ReceiptFolder:
 
     def attempt(self, digest: str) -> bytes | None:
         """Return the canonical bytes of an attempt file, or None when it is not here."""
-        for path in sorted((self.root / "attempts").glob(f"**/{digest}.json.gz")):
-            return _inflate(path)
-        return None
+        path = self._attempts.get(digest)
+        return None if path is None else _inflate(path)
+
+    @cached_property
+    def _attempts(self) -> dict[str, Path]:
+        """The attempt files by digest, in the folder itself or, as a node keeps them, in folders of their own."""
+        folder = self.root / "attempts"
+        files = sorted([*folder.glob("*.json.gz"), *folder.glob("*/*.json.gz")], reverse=True)
+        return {path.name.removesuffix(".json.gz"): path for path in files}
 
     def arena(self, digest: str) -> Arena | None:
         """Return an arena of the folder, or None. Raises `GradeError` (RECEIPT_DIGEST_DIFFERS)."""
         path = self.root / "arenas" / f"{digest}.toml"
-        if not path.is_file():
+        if not os.path.lexists(path):
             return None
         try:
-            arena = parse_arena(path.read_bytes(), str(path))
+            arena = parse_arena(_read_regular(path, DOCUMENT_BYTES), str(path))
         except ConfigurationError as error:
             raise _changed(path) from error
         if arena.digest != digest:
@@ -130,17 +154,17 @@ class ReceiptFolder:
     def target(self, digest: str) -> dict[str, object] | None:
         """Return a target document of the folder, or None. Raises `GradeError` (RECEIPT_DIGEST_DIFFERS)."""
         path = self.root / "targets" / f"{digest}.json"
-        if not path.is_file():
+        if not os.path.lexists(path):
             return None
         try:
-            document = read_json(path.read_bytes(), require_canonical=True)
+            document = read_json(_read_regular(path, DOCUMENT_BYTES), require_canonical=True)
         except CanonicalJsonError as error:
             raise _changed(path) from error
         return document if isinstance(document, dict) else {}
 
     def _kept_keys(self) -> Iterator[bytes]:
         for path in sorted((self.root / "keys").glob("receipt*.pub")):
-            text = path.read_text("ascii", "replace").strip()
+            text = _read_regular(path, KEY_BYTES).decode("ascii", "replace").strip()
             if is_digest(text):
                 yield bytes.fromhex(text)
 
@@ -190,11 +214,7 @@ def key_bytes(text: str) -> bytes:
 def read_named(path: Path, digest: str) -> bytes:
     """Return the bytes of a file that is named by their digest. Raises `GradeError` (RECEIPT_DIGEST_DIFFERS,
     RECEIPT_UNREADABLE)."""
-    try:
-        with path.open("rb") as stream:
-            data = stream.read(RECEIPT_BYTES + 1)
-    except OSError as error:
-        raise _unreadable(path, error.strerror or str(error)) from error
+    data = _read_regular(path, RECEIPT_BYTES)
     if hashlib.sha256(data).hexdigest() != digest:
         raise _changed(path)
     return data
@@ -214,6 +234,24 @@ def _inflate(path: Path) -> bytes:
     """Return what is in a gzip file, never much more than the limit allows; the reader checks digest and size."""
     try:
         inflate = zlib.decompressobj(_GZIP_WINDOW)
-        return inflate.decompress(path.read_bytes(), EVIDENCE.attempt_bytes + 1)
-    except (OSError, zlib.error) as error:
+        data = inflate.decompress(_read_regular(path, EVIDENCE.attempt_bytes), EVIDENCE.attempt_bytes + 1)
+    except zlib.error as error:
         raise _unreadable(path, str(error)) from error
+    if len(data) <= EVIDENCE.attempt_bytes and (not inflate.eof or inflate.unused_data):
+        raise _unreadable(path, "it is a truncated gzip file, or has bytes after its end")
+    return data
+
+
+def _read_regular(path: Path, limit: int) -> bytes:
+    """Return a regular file's bytes. Raises `GradeError` (RECEIPT_UNREADABLE) for all else, and for a larger one."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as stream:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise _unreadable(path, "it is no regular file")
+            data = stream.read(limit + 1)
+    except OSError as error:
+        raise _unreadable(path, error.strerror or str(error)) from error
+    if len(data) > limit:
+        raise _unreadable(path, f"it has more than {limit} bytes")
+    return data

@@ -95,6 +95,11 @@ def read_attempt(data: bytes, *, expected_digest: str = "") -> Attempt:
             f"the attempt file hashes to {sha256_hex(data)}, not to the expected {expected_digest}",
             hint="the file was changed or is not the one named; fetch it again from where it was published",
         )
+    parts = data.count(b"{") + data.count(b"[")
+    if parts > EVIDENCE.attempt_parts:  # before any of them is made, because each takes many times its bytes
+        raise GradeError(
+            "ATTEMPT_TOO_LARGE", f"the attempt file has {parts} objects and lists, above {EVIDENCE.attempt_parts}"
+        )
     try:
         value = read_json(data, require_canonical=True)
     except (CanonicalJsonError, RecursionError) as error:

@@ -71,6 +71,15 @@ class Published(msgspec.Struct, frozen=True):
     sequence_of: dict[str, int]  # of the settlement event with that digest; `GENESIS` is 0
 
 
+class PolicyChange(msgspec.Struct, frozen=True):
+    """A field of the policy that an epoch's vector has otherwise than the vector before it."""
+
+    epoch: int
+    field: str
+    before: str
+    after: str
+
+
 def read_receipt(data: bytes, digest: str, keys: Iterable[bytes]) -> Receipt:
     """Verify one receipt of any kind under `keys`, and what it claims about itself.
 
@@ -151,6 +160,19 @@ def vector_of(published: Published, epoch: int | None = None) -> str:
         )
     _require_forward(published, found[standing[0]])
     return standing[0]
+
+
+def policy_changes(published: Published, epoch: int) -> tuple[PolicyChange, ...]:
+    """Return how the policy of the vectors changed up to `epoch`, oldest first."""
+    upto = sorted(
+        (one for one in published.weights.values() if one.epoch <= epoch), key=lambda one: (one.epoch, one.vector.block)
+    )
+    return tuple(
+        PolicyChange(after.epoch, name, str(old), str(new))
+        for before, after in itertools.pairwise(upto)
+        for name in after.policy.__struct_fields__
+        if (old := getattr(before.policy, name)) != (new := getattr(after.policy, name))
+    )
 
 
 def state_at(published: Published, head: str) -> CrownState:

@@ -17,7 +17,7 @@ import traceback
 from typing import TYPE_CHECKING
 
 from config.errors import CacheonError, ConfigurationError, ErrorDocument, ExitCode, HostError, InternalError
-from node.cli.output import talk_console, write_raw
+from node.cli.output import talk_console, visible, write_raw
 from node.envelope import failure_line
 
 if TYPE_CHECKING:
@@ -62,12 +62,12 @@ def render(error: ErrorDocument) -> Text:
 
     text = Text()
     text.append(f"error[{error.code}]", style="bold red")
-    text.append(f": {error.message}", style="bold")
+    text.append(f": {visible(error.message, lines=True)}", style="bold")
     if error.location:
-        text.append(f"\n  --> {error.location}")
+        text.append(f"\n  --> {visible(error.location)}")
     if error.hint:
         text.append("\n  hint: ", style="cyan")
-        text.append(error.hint)
+        text.append(visible(error.hint, lines=True))
     if error.blame:
         text.append("\n  blame: ", style="cyan")
         text.append(f"{error.blame} ({BLAME_TEXT.get(error.blame, 'unknown')})")

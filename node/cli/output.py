@@ -4,7 +4,9 @@ Rules
 1. Standard output carries data only; everything said to a person goes to standard error.
 2. With `--json` standard output carries whole lines of JSON, one envelope per line, never ANSI, whatever FORCE_COLOR
    says (`node.envelope`).
-3. Colour and progress need a terminal; NO_COLOR is honoured. A table fits 120 columns when nobody is looking.
+3. Documents that others wrote may hold anything: control characters in names and values are shown as escapes, so that
+   none of them moves a cursor, hides a line or writes one of its own.
+4. Colour and progress need a terminal; NO_COLOR is honoured. A table fits 120 columns when nobody is looking.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
 PIPED_COLUMNS = 120
 RAO_PER_TAO = 1_000_000_000
+_BREAKS = "\u2028\u2029\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"  # lines, and changes of direction
 
 
 class Output:
@@ -47,6 +50,17 @@ class Output:
         """Say something to the person; silent with `--json`."""
         if not self.as_json:
             talk_console().print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+def visible(text: str, *, lines: bool = False) -> str:
+    """Return `text` with its control characters as escapes; with `lines` it may hold line breaks."""
+    if text.isprintable():
+        return text
+    return "".join(
+        one.encode("unicode_escape").decode()
+        if (one < " " or "\x7f" <= one <= "\x9f" or one in _BREAKS) and not (lines and one == "\n") else one
+        for one in text
+    )
 
 
 def write_raw(line: bytes) -> None:
@@ -123,7 +137,7 @@ def table(
     for column in columns:
         result.add_column(column, overflow="fold", no_wrap=column in whole)
     for row in rows:
-        result.add_row(*(Text(cell) for cell in row))
+        result.add_row(*(Text(visible(cell, lines=True)) for cell in row))
     return result
 
 
@@ -132,7 +146,7 @@ def facts(console: Console, pairs: Iterable[tuple[str, str]]) -> None:
     rows = list(pairs)
     width = max((len(name) for name, _ in rows), default=0)
     for name, value in rows:
-        console.print(f"{name:{width}s}  {value}", markup=False, soft_wrap=True)
+        console.print(f"{name:{width}s}  {visible(value)}", markup=False, soft_wrap=True)
 
 
 def tao_text(amount_rao: int) -> str:

@@ -133,6 +133,10 @@ def _verified(data: bytes, found: _OnChain | None, key: str | None) -> VerifiedL
             hint="right after a crown try again after the next epoch",
         )
     receipt_key = found.pointer.receipt_key if found is not None else key or ""
+    if key is not None and key != receipt_key:
+        raise GradeError(
+            "LEDGER_FOREIGN", f"the hotkey has committed receipt key {receipt_key[:12]}, and {key[:12]} was asked for"
+        )
     predicate = read_ledger_predicate(verify(data, [bytes.fromhex(receipt_key)]))
     state = check_ledger(predicate)
     named = (predicate.hotkey, predicate.netuid, predicate.genesis_hash)
@@ -162,6 +166,7 @@ def _verified(data: bytes, found: _OnChain | None, key: str | None) -> VerifiedL
         crowns=crowns,
         proves=_proven(predicate, found),
         does_not_prove=(
+            *(() if found is not None else (f"that the key is that of {predicate.hotkey}: the chain was not asked",)),
             "that the verdicts behind the crowns are right: check their receipts and attempt files",
             "that weights followed from it: a weights receipt names the ledger head it was computed from",
             "that no other ledger was committed before: compare with earlier blocks of an archive node",
@@ -172,8 +177,8 @@ def _verified(data: bytes, found: _OnChain | None, key: str | None) -> VerifiedL
 def _proven(predicate: LedgerPredicate, found: _OnChain | None) -> tuple[str, ...]:
     signed = "the key signed exactly these bytes"
     chained = (
-        f"its {len(predicate.events)} events form an unbroken chain from nothing to {predicate.head[:12]}, and the "
-        "live crowns and claims are those they lead to"
+        f"its events form an unbroken chain from nothing to {predicate.head[:12]}, each is one that settling makes, "
+        "and the live crowns and claims are those they lead to"
     )
     if found is None:
         return signed, chained
@@ -184,9 +189,12 @@ def _proven(predicate: LedgerPredicate, found: _OnChain | None) -> tuple[str, ..
 def _read(path: Path) -> bytes:
     try:
         with path.open("rb") as stream:
-            return stream.read(DOCUMENT_BYTES)
+            data = stream.read(DOCUMENT_BYTES + 1)
     except OSError as error:
         raise NotFoundError("RECEIPT_NOT_FOUND", f"{path} cannot be read: {error.strerror or error}") from error
+    if len(data) > DOCUMENT_BYTES:
+        raise GradeError("RECEIPT_MALFORMED", f"{path} has more than {DOCUMENT_BYTES} bytes, which no ledger has")
+    return data
 
 
 def _show(console: Console, result: VerifiedLedger) -> None:
@@ -202,7 +210,6 @@ def _show(console: Console, result: VerifiedLedger) -> None:
     facts(console, rows)
     if result.crowns:
         cells = [
-            (one.target_id, one.hotkey, f"{one.speedup_ppm / 1_000_000:.4f}", str(one.block), one.receipt[:12])
-            for one in result.crowns
+            (one.target_id, one.hotkey, f"{one.speedup_ppm / 1_000_000:.4f}x", str(one.block)) for one in result.crowns
         ]
-        console.print(table(("target", "hotkey", "speed-up", "block", "receipt"), cells, whole=("hotkey",)))
+        console.print(table(("target", "hotkey", "speed-up", "block"), cells, whole=("hotkey",)))

@@ -67,9 +67,10 @@ def _folder(folder: str, key: str | None, hotkey: str | None, *, as_json: bool) 
     source = open_folder(folder)
     anchor = source.anchor(key=key, hotkey=hotkey)
     kinds = {KEY_BINDING_V1: len(source.bindings)} if source.bindings else {}
-    for receipt in source.receipts(anchor):
+    receipts = tuple(source.receipts(anchor))
+    for receipt in receipts:
         kinds[receipt.kind] = kinds.get(receipt.kind, 0) + 1
-    source.published(anchor)
+    source.together(receipts, anchor)
     result = VerifiedFolder(
         folder, anchor.hotkey, tuple(one.hex() for one in anchor.keys), dict(sorted(kinds.items()))
     )
@@ -91,9 +92,12 @@ def _require_hotkey(binding: KeyBinding, hotkey: str | None) -> KeyBinding:
 def _read(path: Path) -> bytes:
     try:
         with path.open("rb") as stream:
-            return stream.read(RECEIPT_BYTES)
+            data = stream.read(RECEIPT_BYTES + 1)
     except OSError as error:
         raise NotFoundError("RECEIPT_NOT_FOUND", f"{path} cannot be read: {error.strerror or error}") from error
+    if len(data) > RECEIPT_BYTES:
+        raise GradeError("RECEIPT_MALFORMED", f"{path} has more than {RECEIPT_BYTES} bytes, which no receipt has")
+    return data
 
 
 def _show(console: Console, result: Verified) -> None:

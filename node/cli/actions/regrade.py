@@ -37,6 +37,7 @@ class Regraded(msgspec.Struct, frozen=True):
     digest: str
     schema: str  # of the file
     policy: str
+    reviewed: bool  # graded as after a person's review, because --reviewed was given
     attempt_id: str
     role: str
     content_hash: str
@@ -99,6 +100,7 @@ def _regrade(name: str, source: Source) -> tuple[Attempt, Regraded]:
         digest=attempt_digest(data),
         schema=attempt.schema,
         policy=verdict.policy,
+        reviewed=source.reviewed,
         attempt_id=attempt.attempt_id,
         role=attempt.role,
         content_hash=attempt.identity.content_hash,
@@ -174,7 +176,7 @@ def _show(console: Console, result: Regraded) -> None:
         ("content hash", result.content_hash),
         ("attempt", f"{result.attempt_id} ({result.role})"),
         ("digest", result.digest),
-        ("read as", f"{result.schema}, graded under {result.policy}"),
+        ("read as", f"{result.schema}, graded under {result.policy}" + ", as reviewed by a person" * result.reviewed),
     ]
     facts(console, rows)
 

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from node.cli.output import Output, facts, table
+from node.cli.output import Output, facts, table, visible
 from node.cli.resolve import resolve_state
 from node.receipt_folder import open_folder
 from scoring.claims import EQUAL_PPM, Claim
 from scoring.derivation import CrownShare, Derivation, FormerCrown, Row, derive, former_crowns
 from scoring.projection import WeightPolicy
-from scoring.published import vector_of
-from scoring.receipts import recompute_weights
+from scoring.walk import NoEvidence, walk
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -36,13 +35,14 @@ class Explained(msgspec.Struct, frozen=True):
 
 
 def run(config: str | None, state: str | None, hotkey: str | None, epoch: int | None, *, as_json: bool) -> None:
-    """Explain a vector. Raises `GradeError` for receipts that do not verify, `NotFoundError` (RECEIPT_NOT_FOUND)."""
+    """Explain a vector. Raises `GradeError` for a link from it to signed verdicts that does not hold, `NotFoundError`
+    (RECEIPT_NOT_FOUND)."""
     folder = str(Path(resolve_state(config, state).state_dir).expanduser())
     source = open_folder(folder)
     published = source.published(source.anchor())
-    digest = vector_of(published, epoch)
-    predicate = published.weights[digest]
-    derivation = derive(recompute_weights(predicate), predicate.claims, predicate.policy)
+    found = walk(published, NoEvidence(), epoch)  # only what follows from crowns that are proven is explained
+    digest, predicate = found.receipt, found.predicate
+    derivation = derive(found.projection, predicate.claims, predicate.policy)
     claims: tuple[Claim, ...] = ()
     former: tuple[FormerCrown, ...] = ()
     if hotkey is not None:
@@ -77,7 +77,7 @@ def _show(console: Console, result: Explained) -> None:
     if result.hotkey:
         _show_hotkey(console, result)
     for fault in derivation.set_aside:
-        console.print(f"set aside: {fault.message} [{fault.code}]", markup=False, soft_wrap=True)
+        console.print(visible(f"set aside: {fault.message} [{fault.code}]"), markup=False, soft_wrap=True)
 
 
 def _decayed(derivation: Derivation) -> str:
@@ -96,9 +96,9 @@ def _summary(row: Row) -> str:
 
 
 def _show_row(console: Console, row: Row, policy: WeightPolicy) -> None:
-    console.print(f"\n{row.hotkey}: {row.ppm} ppm", markup=False, soft_wrap=True)
+    console.print(f"\n{visible(row.hotkey)}: {row.ppm} ppm", markup=False, soft_wrap=True)
     for one in row.crowns:
-        console.print(f"  {_crown(one, policy)}", markup=False, soft_wrap=True)
+        console.print(f"  {visible(_crown(one, policy))}", markup=False, soft_wrap=True)
     if row.burned_credit:
         console.print(
             f"  burns {row.burned_credit}: all credit that was lost to decay", markup=False, soft_wrap=True
@@ -141,4 +141,4 @@ def _show_hotkey(console: Console, result: Explained) -> None:
         for one in result.former_crowns
     ]
     for line in said:
-        console.print(line, markup=False, soft_wrap=True)
+        console.print(visible(line), markup=False, soft_wrap=True)

@@ -104,6 +104,13 @@ def weights_recompute(
             show_default=False,
         ),
     ] = None,
+    policy: Annotated[
+        str | None,
+        typer.Option(
+            "--policy", metavar="HEX", show_default=False,
+            help="Digest of the policy that must have been used: half-life, burning, absence.",
+        ),
+    ] = None,
     epoch: Epoch = None,
     json: options.Json = False,
 ) -> None:
@@ -114,7 +121,7 @@ def weights_recompute(
     """
     from node.cli.actions.weights_recompute import run
 
-    run(folder, hotkey, key, epoch, as_json=json)
+    run(folder, hotkey, key, policy, epoch, as_json=json)
 
 
 def register(app: typer.Typer) -> None:
