@@ -170,6 +170,15 @@ def flip_all_roles() -> Attempt:
     return change(GOOD, "launches.0", msgspec.structs.replace(launch, candidate_slot=1 - launch.candidate_slot))
 
 
+
+def started_at_once(attempt: Attempt) -> Attempt:
+    """Return `attempt` with both arms of its first launch started at the same time."""
+    launch = attempt.launches[0]
+    for role in ("baseline", "candidate"):
+        launch = change(launch, f"{role}.arms.0.start_ns", launch.start_ns)
+    return msgspec.structs.replace(attempt, launches=(launch, *attempt.launches[1:]))
+
+
 FIRST = GOOD.launches[0].blocks[0]
 TAMPERINGS: dict[str, tuple[Attempt, str]] = {
     "another arena": (tampered("identity.arena_digest", digest("other")), "ARENA_MISMATCH"),
@@ -225,6 +234,21 @@ TAMPERINGS: dict[str, tuple[Attempt, str]] = {
         GOOD, incidents=(Incident("block", 0, "candidate", "crashed", ""),)), "ENDING_INCONSISTENT"),
     "that ending without an incident": (tampered("ending", "incident"), "ENDING_INCONSISTENT"),
     "an undecided ending": (tampered("ending", "time"), "ENDING_INCONSISTENT"),
+    "an answer that moves nothing": (tampered("work.0.least_bytes", 0), "WORK_INCONSISTENT"),
+    "a stage longer than all time before": (tampered("stages.0.call_ns.0", 10**9), "CLOCK_BACKWARDS"),
+    "a stage's call without a time": (tampered("stages.0.call_ns.0", 0), "TIMING_NOT_POSITIVE"),
+    "a warm-up call without a time": (tampered("launches.2.candidate.warmup_ns.1", 0), "TIMING_NOT_POSITIVE"),
+    "no room for a warm-up call": (tampered("launches.2.baseline.warmup_ns.1", 10**6), "CLOCK_BACKWARDS"),
+    "a prepare longer than its start": (tampered("launches.1.candidate.arms.0.prepare_ns", 101), "CLOCK_BACKWARDS"),
+    "both slots started at once": (started_at_once(GOOD), "CLOCK_BACKWARDS"),
+    "another question": (tampered("launches.1.blocks.0.baseline.checks.0.input_digest", "0" * 16), "INPUTS_DIFFER"),
+    "another question in warm-up": (tampered("launches.1.baseline.warmup.0.input_digest", "0" * 16), "INPUTS_DIFFER"),
+    "time that had not run out": (
+        msgspec.structs.replace(GOOD, launches=GOOD.launches[:6], ending="time"), "ENDING_INCONSISTENT"
+    ),
+    "a launch after the time": (
+        relaid(tampered("launches.1.candidate.arms.0.ready_ns", 10**12)), "ENDING_INCONSISTENT"
+    ),
 }  # fmt: skip
 
 
