@@ -14,6 +14,7 @@ from sqlalchemy import Connection, func, select
 
 from chain.wallet import address_of_seed
 from config.errors import InternalError
+from node.services.weight_vector import read_ledger
 from node.status import read_status, weights_confirmed
 from node.store.engine import Store
 from node.store.events import verify_chain
@@ -50,6 +51,15 @@ async def test_nobody_is_paid_instead_of_an_absent_burn_hotkey(world: World, bur
     await world.crown(1, ANN, "activation.silu_and_mul")
     await world.step(3)
     assert await world.row() == {UIDS[ANN]: 65_535}
+
+
+async def test_a_second_vector_of_an_epoch_names_the_receipt_that_it_replaces(world: World) -> None:
+    """Whoever signs again in the epoch of an intent finds the intent's receipt; another epoch replaces nothing."""
+    head = await world.step()
+    assert head is not None
+    (receipt,) = await world.store.read(lambda connection: connection.scalars(select(vectors.c.receipt_digest)).all())
+    assert (await world.store.read(read_ledger, head.epoch)).replaces == receipt != ""
+    assert (await world.store.read(read_ledger, head.epoch + 1)).replaces == ""
 
 
 async def test_crowns_are_paid_from_the_next_epoch(world: World) -> None:
