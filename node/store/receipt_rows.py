@@ -35,6 +35,11 @@ def receipts_about(connection: Connection, kind: str, subject: str) -> tuple[str
     return tuple(connection.execute(statement.order_by(*_ORDER)).scalars())
 
 
+def receipt_digests(connection: Connection) -> frozenset[str]:
+    """Return the digests of all receipts that were signed for good."""
+    return frozenset(connection.execute(select(receipts.c.digest)).scalars())
+
+
 def receipt_row(connection: Connection, digest: str) -> ReceiptRow | None:
     """Return the row of one receipt, or None."""
     row = connection.execute(select(*_COLUMNS).where(receipts.c.digest == digest)).mappings().first()
