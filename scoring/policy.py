@@ -60,12 +60,12 @@ class StartPolicy:
 class ConditioningPolicy:
     """How much slower than the incumbent a candidate may start, and meet a shape for the first time.
 
-    Both are compared as medians over launches at equal positions. Beyond `ratio_ppm` of the incumbent's time, what is
-    lost has to be earned back by the gain that is proved: a start within `start_calls` calls, the first calls of one
-    shape within `shape_calls` calls of that shape.
+    What a launch loses beyond `ratio_ppm` of the incumbent's usual time is added up within the launch, and has to be
+    earned back by the gain that is proved: a start within `start_calls` calls, the calls of one shape within
+    `shape_calls` calls of that shape (`scoring.conditioning`).
     """
 
-    ratio_ppm: int = 1_500_000  # candidate's median over the baseline's
+    ratio_ppm: int = 1_500_000  # of the incumbent's usual time; what takes longer is lost
     start_calls: int = 10_000  # a few seconds of serving: an engine makes thousands of calls of a slot each second
     shape_calls: int = 100  # a serving process meets new shapes all the time, and whoever waits for one notices
 
