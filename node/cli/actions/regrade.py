@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from config.arena import load_arena
+from config.arena import known_arenas, load_arena
 from config.canonical import is_digest
 from config.codes import load_codes
 from config.errors import ConfigurationError, ExitCode, GradeError, NotFoundError
@@ -123,7 +123,7 @@ def _locate(name: str, config: str | None, state: str | None) -> tuple[Path, str
     from node.store.layout import StateLayout
 
     folder = StateLayout.at(resolve_state(config, state).state_dir).attempts
-    found = sorted(folder.glob(f"*/{name}.json.gz"))
+    found = sorted([*folder.glob(f"*/{name}.json.gz"), *folder.glob(f"{name}.json.gz")])
     if not found:
         raise NotFoundError(
             "ATTEMPT_NOT_FOUND", f"{folder} holds no attempt {name}", hint="`cacheon node status --json` lists attempts"
@@ -132,13 +132,19 @@ def _locate(name: str, config: str | None, state: str | None) -> tuple[Path, str
 
 
 def _arena_of(attempt: Attempt, path: Path) -> str:
-    """Return the arena copy that a node keeps beside its attempts, else the id of the built-in one.
+    """Return the arena copy beside the attempts of a node or of a published folder, else the id of the built-in one.
 
     The grader compares digests, so a wrong document is refused and never used.
     """
-    kept = path.absolute().parent.parent.parent / "arenas" / f"{attempt.identity.arena_digest}.toml"
-    if is_digest(attempt.identity.arena_digest) and kept.is_file():
-        return str(kept)
+    name = f"{attempt.identity.arena_digest}.toml"
+    for folder in path.absolute().parents[1:3]:  # attempts/FILE as published, attempts/ID/FILE in a node's state
+        if is_digest(attempt.identity.arena_digest) and (folder / "arenas" / name).is_file():
+            return str(folder / "arenas" / name)
+    if attempt.identity.arena_id not in known_arenas():
+        raise ConfigurationError(
+            "ARENA_NOT_FOUND", f"the arena {attempt.identity.arena_id!r} of this attempt is not built in",
+            hint=f"give its document with --arena FILE; a node keeps it as arenas/{name}",
+        )
     return attempt.identity.arena_id
 
 

@@ -130,6 +130,10 @@ def test_regrade_uses_the_arena_that_the_node_kept(cli: RunCli, tmp_path: Path) 
     (tmp_path / "state" / "arenas").mkdir()
     (tmp_path / "state" / "arenas" / f"{ARENA.digest}.toml").write_text(to_toml(ARENA), "utf-8")
     assert cli("regrade", attempt_digest(data), "--state", "state", "--json").document["data"]["outcome"] == "PASS"
+    published = folder.parent / f"{attempt_digest(data)}.json.gz"  # as `receipt export` lays it out
+    (folder / published.name).rename(published)
+    assert cli("regrade", str(published), "--json").document["data"]["outcome"] == "PASS"
+    assert cli("regrade", attempt_digest(data), "--state", "state", "--json").document["data"]["outcome"] == "PASS"
 
 
 def reproduction(primary: Attempt, **changes: Any) -> Attempt:
