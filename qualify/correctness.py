@@ -53,7 +53,9 @@ def plan_cases(
     shapes += [shape for shape in workload if reaches(shape)]
     order = content.generator("styles").permutation(len(ALL_STYLES))
     edges = [CorrectnessCase(_edge_shape(slot, shapes, style, reaches), style) for style in slot.edges if shapes]
-    far = far_shape(slot, content.generator("far"), reaches, lambda shape: elements(slot, shape)) if shapes else None
+    far = None
+    if shapes:
+        far = far_shape(slot, content.generator("far"), reaches, lambda shape: elements(slot, shape), workload)
     shapes += [] if far is None else [far]
     cases = [CorrectnessCase(shape, ALL_STYLES[order[index % len(ALL_STYLES)]]) for index, shape in enumerate(shapes)]
     return cases + edges

@@ -58,13 +58,32 @@ SPANS: Mapping[str, Span] = {
 
 
 def far_shape(
-    slot: Slot, generator: np.random.Generator, reaches: Callable[[Dimensions], bool], size: Callable[[Dimensions], int]
+    slot: Slot,
+    generator: np.random.Generator,
+    reaches: Callable[[Dimensions], bool],
+    size: Callable[[Dimensions], int],
+    workload: Sequence[Dimensions] = (),
 ) -> dict[str, int] | None:
     """Return a shape of the candidate's domain that is far from all public ones; None where none was found.
 
-    All extents are drawn anew first, then some of them around a public shape, then counts only: a domain may fix the
-    rest. `size` says how many elements a call has.
+    Public are the shapes of the slot and those of the arena's `workload`. Where nothing is far from both, what is far
+    from the slot's will do. All extents are drawn anew first, then some of them around a public shape, then counts
+    only: a domain may fix the rest. `size` says how many elements a call has.
     """
+    for public in ([*slot.catalog_shapes, *workload], slot.catalog_shapes):
+        found = _far_from(public, slot, generator, reaches, size)
+        if found is not None:
+            return found
+    return None
+
+
+def _far_from(
+    known: Sequence[Dimensions],
+    slot: Slot,
+    generator: np.random.Generator,
+    reaches: Callable[[Dimensions], bool],
+    size: Callable[[Dimensions], int],
+) -> dict[str, int] | None:
     counted = set(slot.count_dimensions)
     free = [one for one in slot.catalog_shapes if slot.jittered(one) == slot.count_dimensions]  # the others are built
     changeable = [name for name in slot.dimensions if name not in slot.flags]
@@ -77,7 +96,7 @@ def far_shape(
         else:
             drawn = [name for name in changeable if name in counted]
         shape = slot.legal({**public, **{name: SPANS[name].draw(generator) for name in drawn}})
-        if is_far(shape, slot.catalog_shapes) and size(shape) <= ELEMENTS_MAX and reaches(shape):
+        if is_far(shape, known) and size(shape) <= ELEMENTS_MAX and reaches(shape):
             return shape
     return None
 

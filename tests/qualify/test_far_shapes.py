@@ -52,6 +52,19 @@ def test_a_domain_without_limits_always_has_a_far_shape(slot: Slot) -> None:
     assert len({tuple((shape or {}).items()) for shape in shapes}) > 20
 
 
+@pytest.mark.parametrize("slot", SLOTS.values(), ids=lambda slot: slot.id)
+def test_what_an_arena_measures_is_public_too(slot: Slot) -> None:
+    """A shape is far from the workload as well, where the domain holds one."""
+    workload = [{**shape, **{name: 2 * shape[name] for name in slot.count_dimensions}} for shape in slot.catalog_shapes]
+    for seed in range(20):
+        shape = far_shape(
+            slot, np.random.default_rng(seed), lambda _: True, lambda shape: elements(slot, shape), workload
+        )
+        assert shape is not None
+        assert is_far(shape, workload)
+        assert is_far(shape, slot.catalog_shapes)
+
+
 def test_a_domain_that_fixes_widths_is_left_by_its_counts() -> None:
     """What the domain leaves open is drawn."""
     slot = SLOTS["norm.rmsnorm"]

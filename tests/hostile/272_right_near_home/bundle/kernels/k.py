@@ -5,7 +5,7 @@ PUBLIC = ((1, 1024), (8, 1024), (128, 4096), (333, 2880), (64, 1024))
 
 def near(tokens, width):
     for rows, columns in PUBLIC:
-        if 2 * tokens >= rows and tokens <= 2 * rows + 3 and 2 * width >= columns and width <= 2 * columns:
+        if 2 * tokens >= rows and tokens <= 2 * rows and 2 * width >= columns and width <= 2 * columns:
             return True
     return False
 
