@@ -12,10 +12,10 @@ Invariants
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from intake.nodes import Kinds
-from intake.syntax import attribute_link
+from intake.syntax import attribute_link, values_within
 
 TYPE_OF = "type()"  # stands for the class of some object; no name is spelled so
 _OWN = frozenset({"self", "cls"})
@@ -37,22 +37,14 @@ def _sources(value: ast.AST, own: Collection[str]) -> list[str]:
         elif link is not None:
             names.append(f".{link[1]}")
             pending.append(link[0])
-        elif isinstance(node, ast.Subscript | ast.Starred):
-            pending.append(node.value)
-        elif isinstance(node, ast.NamedExpr):
-            pending += [node.target, node.value]
-        elif isinstance(node, ast.IfExp):
-            pending += [node.body, node.orelse]
-        elif isinstance(node, ast.BoolOp | ast.Dict):
-            pending += node.values
-        elif isinstance(node, ast.Tuple | ast.List | ast.Set):
-            pending += node.elts
         elif isinstance(node, _COMPREHENSIONS):
             pending += [node.elt, *(generator.iter for generator in node.generators)]
         elif isinstance(node, ast.DictComp):
             pending += [node.value, *(generator.iter for generator in node.generators)]
         elif _is_class_of(node, own):
             names.append(TYPE_OF)
+        else:
+            pending += values_within(node)
     return names
 
 
@@ -71,7 +63,7 @@ def changes(kinds: Kinds, foreign: Collection[str]) -> list[ast.AST]:
     ]
     if not places:
         return []
-    held = _reached(_edges(kinds, own), {*foreign, TYPE_OF}) - set(foreign)
+    held = reached(_edges(kinds, own), {*foreign, TYPE_OF}) - set(foreign)
     return [node for node, sources in places if not held.isdisjoint(sources)]
 
 
@@ -106,15 +98,16 @@ def _places(kinds: Kinds) -> Iterator[tuple[ast.AST, ast.AST]]:
             yield node, node.args[0]
 
 
-def _reached(edges: _Edges, sources: Collection[str]) -> set[str]:
-    reached: set[str] = set()
+def reached(edges: Mapping[str, Sequence[str]], sources: Collection[str]) -> set[str]:
+    """Return `sources` and all names that `edges` lead to from them."""
+    found: set[str] = set()
     pending = list(sources)
     while pending:
         name = pending.pop()
-        if name not in reached:
-            reached.add(name)
+        if name not in found:
+            found.add(name)
             pending += edges.get(name, ())
-    return reached
+    return found
 
 
 def _edges(kinds: Kinds, own: Collection[str]) -> _Edges:

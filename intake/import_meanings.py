@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterator, Mapping
 
+from intake.holdings import reached
 from intake.nodes import Kinds
 from intake.scopes import ImportedName
 from intake.syntax import dotted_name
@@ -44,14 +45,7 @@ def _reaching(imported: Meanings, chains: Mapping[str, set[Chain]]) -> set[str]:
     for name, targets in chains.items():
         for root, _ in targets:
             users.setdefault(root, []).append(name)
-    reached: set[str] = set()
-    pending = list(imported)
-    while pending:
-        name = pending.pop()
-        if name not in reached:
-            reached.add(name)
-            pending += users.get(name, ())
-    return reached
+    return reached(users, imported)
 
 
 def _bindings(kinds: Kinds) -> Iterator[tuple[str, ast.expr]]:

@@ -41,7 +41,17 @@ from intake.scan_policy import (
 )
 from intake.scopes import ImportedName, Scope, Scopes, imported_names
 from intake.suggest import nearest
-from intake.syntax import Parsed, attribute_link, children, dotted_name, line_of, literal_text, parse_expression, walk
+from intake.syntax import (
+    Parsed,
+    attribute_link,
+    children,
+    dotted_name,
+    line_of,
+    literal_text,
+    parse_expression,
+    values_within,
+    walk,
+)
 
 _SCOPE_NODES = (
     ast.FunctionDef,
@@ -115,16 +125,8 @@ def roots_of(target: ast.AST) -> list[str]:
             names.append(node.id)
         elif link is not None:
             pending.append(link[0])
-        elif isinstance(node, ast.Subscript | ast.Starred):
-            pending.append(node.value)
-        elif isinstance(node, ast.NamedExpr):
-            pending += [node.target, node.value]
-        elif isinstance(node, ast.IfExp):
-            pending += [node.body, node.orelse]
-        elif isinstance(node, ast.BoolOp | ast.Dict):
-            pending += node.values
-        elif isinstance(node, ast.Tuple | ast.List | ast.Set):
-            pending += node.elts
+        else:
+            pending += values_within(node)
     return names
 
 

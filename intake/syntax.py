@@ -184,6 +184,21 @@ def attribute_link(node: ast.AST) -> tuple[ast.AST, str] | None:
     return None if name is None else (node.args[0], name)
 
 
+def values_within(node: ast.AST) -> list[ast.AST]:
+    """Return the expressions one of which `node` may give, itself or by an element; none where it makes a new value."""
+    if isinstance(node, ast.Subscript | ast.Starred):
+        return [node.value]
+    if isinstance(node, ast.NamedExpr):
+        return [node.target, node.value]
+    if isinstance(node, ast.IfExp):
+        return [node.body, node.orelse]
+    if isinstance(node, ast.BoolOp | ast.Dict):
+        return [*node.values]
+    if isinstance(node, ast.Tuple | ast.List | ast.Set):
+        return [*node.elts]
+    return []
+
+
 def literal_text(node: ast.AST) -> str | None:
     """Return the value of a text literal, else None."""
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None

@@ -18,7 +18,7 @@ import msgspec
 from config.errors import HostError
 from node.cli.output import Output, facts
 from node.cli.resolve import resolve_state
-from node.receipt_folder import ReceiptFolder, open_folder
+from node.receipt_folder import Anchor, ReceiptFolder, open_folder
 from node.store.layout import StateLayout, write_durably
 from scoring.receipts import VerdictPredicate
 
@@ -53,7 +53,7 @@ def run(folder: str, config: str | None, state: str | None, *, with_attempts: bo
     counts = {
         "receipts": _signed(layout),
         "ledger": [path for path in sorted(layout.ledger.glob("*")) if not path.name.startswith(".")],
-        "attempts": _attempts(source, layout) if with_attempts else [],
+        "attempts": _attempts(source, anchor, layout) if with_attempts else [],
         "arenas": sorted(layout.arenas.glob("*.toml")),
         "targets": sorted(layout.targets.glob("*.json")),
     }
@@ -80,11 +80,11 @@ def _signed(layout: StateLayout) -> list[Path]:
     return [path for path in found if path.stem in named]
 
 
-def _attempts(source: ReceiptFolder, layout: StateLayout) -> list[Path]:
+def _attempts(source: ReceiptFolder, anchor: Anchor, layout: StateLayout) -> list[Path]:
     """Return the attempt files that verdicts name and that are still here."""
     named = {
         receipt.predicate.attempt_digest
-        for receipt in source.receipts(source.anchor()) if isinstance(receipt.predicate, VerdictPredicate)
+        for receipt in source.receipts(anchor) if isinstance(receipt.predicate, VerdictPredicate)
     }
     return [path for path in sorted(layout.attempts.glob("*/*.json.gz")) if path.name.removesuffix(".json.gz") in named]
 
