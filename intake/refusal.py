@@ -77,6 +77,11 @@ class Findings:
             self.take(error)
             return None
 
+    @property
+    def errors(self) -> tuple[IntakeError, ...]:
+        """All findings, in the order they were found."""
+        return tuple(self._items)
+
     def documents(self) -> tuple[ErrorDocument, ...]:
         """Return the wire form of all findings, in the order they were found."""
         return tuple(error.to_document() for error in self._items)

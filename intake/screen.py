@@ -81,8 +81,8 @@ def screen_files(
 ) -> Screened:
     """Screen an unpacked file table (path -> content). Raises `BundleRefused` with all findings.
 
-    `served` are the features that can be executed; None says all. `may_fork`: much Python may be scanned by two
-    processes, where this one has a second processor and no other thread.
+    `served` are the features that can be executed; None says all. `may_fork`: much Python may be scanned by several
+    processes, where this one has no other thread and may use other processors.
     """
     # A broken table of ours is no miner's fault, so the tables are read before any bundle.
     known = load_catalog() if catalog is None else catalog

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from config.errors import IntakeError
 from config.limits import INTAKE, IntakeLimits
-from intake import closure, python_files, quiet, scan_policy, scopes, static_scan, syntax
+from intake import closure, file_facts, quiet, scan_policy, scopes, static_scan, syntax
 from intake.closure import LocalModules, imports_of
 from intake.nodes import sort_nodes
 from intake.quiet import quiet_module
@@ -235,7 +235,7 @@ def test_what_travels_through_quiet_files_is_judged_in_full(
     files = bundle(**{"kernels/kernel.py": (source + ENTRY).encode(), "helper.py": (helper + "\n").encode()})
     answer = screened(files)
     assert ("SCAN_REEXPORT" in str(answer)) is refused
-    monkeypatch.setattr(python_files, "quiet_module", lambda *_: None)
+    monkeypatch.setattr(file_facts, "quiet_module", lambda *_: None)
     assert screened(files) == answer
 
 
@@ -249,7 +249,7 @@ def test_screening_says_the_same_without_the_quick_answer(monkeypatch: pytest.Mo
         kernel = "import helper, a, b\n" + dice.choice(recorded) + ENTRY
         bundles.append(bundle(**files, **{"kernels/kernel.py": kernel.encode("utf-8")}))
     quick = [screened(files) for files in bundles]
-    monkeypatch.setattr(python_files, "quiet_module", lambda *_: None)
+    monkeypatch.setattr(file_facts, "quiet_module", lambda *_: None)
     assert [screened(files) for files in bundles] == quick
 
 
