@@ -1,11 +1,13 @@
 """What the referee costs: its share in a timed call, and its shares in the wall time of an attempt.
 
-Run: `python benchmarks/referee_cost.py`. Writes `benchmarks/results/referee_cost.json`.
+Run: `python benchmarks/referee_cost.py`. Writes `benchmarks/results/referee_cost.json`, or the file after `--result`,
+as for a second kind of machine.
 
 `overhead_us` is what the clock of `Arm.call` shows for an entry that does nothing, at the slot's smallest shape: all
 of it is the referee's, from the word to run until every thread is seen stopped. `warm` calls follow each other; `cold`
-ones come after the caches were emptied, as in an attempt. `floor` is the least the method can cost in Python: the same
-stop and go of a plain process that only reads and writes one byte, unwatched (the referee sleeps until the answer).
+ones come after the caches were emptied, as in an attempt. `floor_warm` and `floor_cold` are the least the method can
+cost in Python: the same stop and go, with the same `pause` before it, of a plain process that only reads and writes one
+byte and is confined by nothing.
 
 `attempts` are whole attempts in the arena `cpu-small`, with no more launches than it takes at least: for every target
 the stock form in a bundle of its own against stock. `shares` are parts of the wall time from the seed to the evidence.
@@ -34,6 +36,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import torch
 
 from config.arena import load_arena
 from intake.file_stream import encode_stream
@@ -64,25 +67,26 @@ CALLS = 400
 GOAL_OVERHEAD_US, GOAL_CHECKING = 60.0, 0.35
 
 
-def overhead(zygote: Zygote, core: int, folder: Path) -> dict[str, float]:
-    """Return medians in us of calls of an entry that does nothing."""
+def overhead(zygote: Zygote, core: int, folder: Path, evict: torch.Tensor) -> dict[str, float]:
+    """Return medians in us of calls of an entry that does nothing, and of the pause before each."""
     (folder / "k.py").write_text("def entry(x, out):\n    pass\n")
     slot = find_slot(SLOT)
     policy = SandboxPolicy(cores=(core,), readonly=((str(folder), ENGINE_MOUNT),))
     plan = ArmPlan(SLOT, DTYPE, 1, secrets.token_bytes(16).hex(), (Implementation(ENGINE_MOUNT, "k.py", "entry"),))
-    evict = checked_call.torch.zeros(checked_call.eviction_bytes() // 8, dtype=checked_call.torch.int64)
     content = Content(bytes(32), "cost", dtype=DTYPE, elements=4096, words=4096)
     memory = CallMemory(slot, DTYPE, (TINY,))
-    samples: dict[str, list[float]] = {"warm": [], "cold": []}
+    samples: dict[str, list[float]] = {"warm": [], "cold": [], "pause": []}
     with Arm.start(zygote, plan, policy, memory, deadline_ms=20_000) as arm:
         environment.favour(arm.process.host_pid)
         places = memory.place(TINY, 0, content.generator("places"))
         extents = [TINY[name] for name in slot.dimensions]
-        for index in range(CALLS):
-            kind = "cold" if index % 4 == 3 else "warm"
+        for kind in ("warm",) * CALLS + ("cold",) * (CALLS // 4):  # apart: a cold call leaves the next one cold, too
+            began = time.monotonic_ns()
             arm.place(0, extents, places.offsets, 5000)
             if kind == "cold":
                 evict.sum()
+            else:
+                samples["pause"].append((time.monotonic_ns() - began) / 1e3)
             samples[kind].append(arm.call(5000) / 1e3)
     return {name: figure for kind, values in samples.items() for name, figure in figures(kind, values).items()}
 
@@ -95,8 +99,11 @@ def figures(kind: str, samples: list[float]) -> dict[str, float]:
     }
 
 
-def floor(core: int) -> dict[str, float]:
-    """Return the us of stop and go with a child that only reads and writes one byte."""
+def floor(core: int, pause_us: float, evict: torch.Tensor) -> dict[str, float]:
+    """Return the us of stop and go with a child that only reads and writes one byte, as often and as rarely as calls.
+
+    `pause_us` lies between two of them, since a core that others used meanwhile takes longer.
+    """
     ours, theirs = os.pipe(), os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -105,25 +112,32 @@ def floor(core: int) -> dict[str, float]:
             os.write(theirs[1], byte)
         os._exit(0)
     environment.favour(pid)
-    poll, samples = select.poll(), []
+    poll = select.poll()
     poll.register(theirs[0], select.POLLIN)
     state = os.open(f"/proc/{pid}/stat", os.O_RDONLY)
+    samples: dict[str, list[float]] = {"floor_warm": [], "floor_cold": []}
     os.kill(pid, signal.SIGSTOP)
-    for _ in range(CALLS):
+    for kind in ("floor_warm",) * CALLS + ("floor_cold",) * (CALLS // 4):
+        resumed = time.monotonic_ns() + pause_us * 1e3
+        if kind == "floor_cold":
+            evict.sum()
+        while time.monotonic_ns() < resumed:
+            pass
         os.write(ours[1], b"x")
         begin = time.monotonic_ns()
         os.kill(pid, signal.SIGCONT)
-        poll.poll()
+        while not poll.poll(0):
+            pass
         os.read(theirs[0], 1)
         os.kill(pid, signal.SIGSTOP)
         while b") T" not in os.pread(state, 512, 0):
             pass
-        samples.append((time.monotonic_ns() - begin) / 1e3)
+        samples[kind].append((time.monotonic_ns() - begin) / 1e3)
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
     for descriptor in (*ours, *theirs, state):
         os.close(descriptor)
-    return figures("floor", samples)
+    return {name: figure for kind, values in samples.items() for name, figure in figures(kind, values).items()}
 
 
 @contextlib.contextmanager
@@ -254,17 +268,19 @@ def main() -> int:
     """Measure, print and write; return 1 when a goal is missed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--calls", action="store_true", help="measure the calls only, and keep the attempts' figures")
-    only_calls = parser.parse_args().calls
+    parser.add_argument("--result", type=Path, default=RESULT, help="write here (default: %(default)s)")
+    options = parser.parse_args()
     core = environment.choose_core(())
     with Zygote.start(preload=PRELOAD) as zygote, tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         os.chmod(folder, 0o755)
         with environment.exclusive(core), environment.measuring(core):
             (folder / "idle").mkdir()
-            over: dict[str, Any] = overhead(zygote, core, folder / "idle")
-            over |= floor(core)
+            evict = torch.zeros(checked_call.eviction_bytes() // 8, dtype=torch.int64)
+            over: dict[str, Any] = overhead(zygote, core, folder / "idle", evict)
+            over |= floor(core, over["pause"], evict)
         over["load"] = environment.load_average()
-        kept = json.loads(RESULT.read_text(encoding="utf-8")) if only_calls else {}
+        kept = json.loads(options.result.read_text(encoding="utf-8")) if options.calls else {}
         attempts = kept.get("attempts") or all_attempts(zygote, folder)
         described = environment.describe(core, environment.load_average(), (), (), "outside-monotonic-per-call")
     result = {
@@ -274,7 +290,7 @@ def main() -> int:
         "attempts": attempts,
         "environment": msgspec.to_builtins(described),
     }
-    RESULT.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    options.result.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     print(json.dumps(result, indent=1))
     return int(
         over["warm"] > GOAL_OVERHEAD_US or any(one["output_checks"] > GOAL_CHECKING for one in attempts.values())

@@ -125,8 +125,13 @@ def bad_children(zygote: Zygote, cubin: Path) -> dict[str, Any]:
 def delegated(*options: str) -> dict[str, Any]:
     """Run the bombs in real cgroup leaves."""
     command = [sys.executable, str(TESTS / "sandbox_delegated.py"), *options]
-    done = subprocess.run(command, env=dict(os.environ), cwd="/", capture_output=True, text=True, check=False)
+    settings = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE.parent), *map(os.path.abspath, _search_path())])}
+    done = subprocess.run(command, env=settings, cwd="/", capture_output=True, text=True, check=False)
     return json.loads(done.stdout) if done.returncode == 0 else {"failed": done.stderr[-2000:]}
+
+
+def _search_path() -> list[str]:
+    return [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
 
 
 def compilers(zygote: Zygote, folder: Path) -> dict[str, dict[str, float]]:
