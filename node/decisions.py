@@ -3,7 +3,7 @@
 Invariants
 1. There are two occasions: a speed-up that is too good to be believed unseen is accepted or refused; and what failed,
    or lost its crown, by a fault of ours is opened again. Nobody can pass, crown or fail anything else by hand.
-2. A decision needs a reason and is public: an event, and a signed receipt that is on disk before it counts.
+2. A decision needs a reason and is public: an event, and a signed receipt in the same transaction.
 3. To accept is to measure again with the one guard lifted, not to count what was measured: both attempts of a crown are
    graded by the same rule, which anybody can apply to their files (`cacheon regrade --reviewed`).
 4. It takes one short transaction on the node's store, beside the running node; if the submission moved on since it was
@@ -12,12 +12,13 @@ Invariants
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import msgspec
 from sqlalchemy import Connection, select
 
-from config.errors import Blame, ConfigurationError, NotFoundError
+from config.errors import Blame, ConfigurationError, HostError, NotFoundError
 from node.jobs import CROWN_REVOKED, Job, JobState, fail, release, reopen
 from node.services.attempt_choice import REVIEW_REFUSED
 from node.services.receipts import ReceiptBook
@@ -28,6 +29,7 @@ from node.store.evidence_rows import AttemptRow, load_attempt
 from node.store.job_rows import Entry, entries, save, select_entries
 from node.store.layout import StateLayout
 from node.store.queries import attempts_by_submission
+from node.store.receipt_outbox import SealedReceipt, mark_delivered
 from node.store.schema import submissions
 from node.store.values import storable
 from node.store.visit import look, visit
@@ -91,9 +93,13 @@ def decide(state_dir: str | Path, kind: Kind, prefix: str, reason: str) -> Decid
             hint="say with --reason what was seen; it is signed and public",
         )
     draft = look(state_dir, lambda connection, _: prepare(connection, kind, prefix, reason))
-    receipt = ReceiptBook.open(StateLayout.at(state_dir)).sign(decision_statement(draft.predicate))
+    book = ReceiptBook.open(StateLayout.at(state_dir))
+    receipt = book.seal(decision_statement(draft.predicate))
     job = visit(state_dir, commit, draft, receipt)
-    return Decided(job.submission_id, kind, job.state.value, job.code, reason, receipt)
+    with contextlib.suppress(HostError):  # it is decided; the node writes the file when the disk takes it again
+        book.write([receipt])
+        visit(state_dir, mark_delivered, [receipt.digest])
+    return Decided(job.submission_id, kind, job.state.value, job.code, reason, receipt.digest)
 
 
 def prepare(connection: Connection, kind: Kind, prefix: str, reason: str) -> Draft:
@@ -109,7 +115,7 @@ def prepare(connection: Connection, kind: Kind, prefix: str, reason: str) -> Dra
     ))
 
 
-def commit(connection: Connection, draft: Draft, receipt: str) -> Job:
+def commit(connection: Connection, draft: Draft, receipt: SealedReceipt) -> Job:
     """Write a decision down and move its job. Raises `StaleTokenError` when the job has moved since."""
     job, decision = draft.job, draft.predicate
     match decision.kind:

@@ -39,8 +39,9 @@ from node.store.check_rows import (
 )
 from node.store.crown_rows import crown_state, record_settlement
 from node.store.events import now_ms
-from node.store.evidence_rows import AttemptRow, find_bundle, load_attempt, record_receipt, start_attempt
+from node.store.evidence_rows import AttemptRow, find_bundle, load_attempt, start_attempt
 from node.store.job_rows import load_entry, save
+from node.store.receipt_outbox import SealedReceipt, record_receipt
 from scoring.crown_check import SUSPECT_RETRIES, TIMED_FAULTS
 from scoring.grade import REVIEW_CODES, Verdict
 from scoring.settle import Crown, CrownState, FinalizedOrder, Plan
@@ -212,13 +213,13 @@ def prepare_revocation(connection: Connection) -> Revoking | None:
     return None
 
 
-def commit_revocation(connection: Connection, revoking: Revoking, receipt: str) -> bool:
+def commit_revocation(connection: Connection, revoking: Revoking, receipt: SealedReceipt) -> bool:
     """Write a prepared revocation, unless the store moved on since; return whether it was written."""
     if prepare_revocation(connection) != revoking:
         return False
     check = revoking.check
     record_settlement(connection, revoking.plan.events, {})
-    record_receipt(connection, receipt, "revocation.v1", check.submission_id)
+    record_receipt(connection, receipt, check.submission_id)
     job = load_entry(connection, check.submission_id).job
     save(connection, job, revoke(
         job, CROWN_REVOKED, f"the crown was revoked after two checks of its own: [{check.code}] {check.detail}"

@@ -17,9 +17,9 @@ from chain.signer import Signer
 from config.errors import CacheonError, GradeError
 from config.key_binding import KeyBinding
 from node.services.context import NodeContext
-from node.services.receipts import ReceiptBook
-from node.store.evidence_rows import record_receipt
+from node.services.receipts import ReceiptBook, deliver
 from node.store.queries import chain_view
+from node.store.receipt_outbox import SealedReceipt, record_receipt
 from node.store.receipt_rows import receipts_about
 
 KIND = "key-binding.v1"
@@ -55,11 +55,12 @@ class KeyBinder:
         if chain is None:
             return
         wanted = binding_of(self._signer, self._receipts.public_key, chain.genesis_hash, chain.netuid)
+        await deliver(self._context.store, self._receipts)
         known = await self._context.store.read(receipts_about, KIND, key_id_of(wanted))
         if not await asyncio.to_thread(self._holds, wanted, known):
             envelope = await sign_binding(self._signer, wanted)
-            digest = await asyncio.to_thread(self._receipts.keep, envelope)
-            await self._context.store.write(record_receipt, digest, KIND, key_id_of(wanted))
+            await self._context.store.write(record_receipt, SealedReceipt(KIND, envelope), key_id_of(wanted))
+            await deliver(self._context.store, self._receipts)
             structlog.get_logger().info("receipt_key.bound", receipt_key=wanted.receipt_key, hotkey=wanted.hotkey)
         self._is_bound = True
 

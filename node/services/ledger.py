@@ -1,7 +1,8 @@
 """Keeps the crown ledger as a signed document, and its digest on the chain.
 
 Invariants
-1. A document is on disk, under its digest in `ledger/`, before anything is signed that names it; it is kept.
+1. A document is on disk, under its digest in `ledger/`, before anything is signed that names it; it is kept. The
+   receipts that it names are on disk before it is made.
 2. The same crowns give the same document, so nothing is committed again for a ledger that did not change, unless the
    chain lost the commitment.
 3. The document is written whether or not it is committed, because weight receipts are recomputed from it. Without
@@ -22,15 +23,13 @@ from chain.ledger_pointer import LedgerPointer, ledger_base_url
 from chain.ledger_publication import CommitmentRecord, commitment_step
 from chain.publication_record import PublicationRecord
 from chain.signer import Signer
-from config.canonical import sha256_hex
 from config.errors import CacheonError
 from node.services.context import NodeContext
-from node.services.receipts import ReceiptBook
+from node.services.receipts import ReceiptBook, deliver
 from node.store.crown_rows import all_crowns, all_settlement_events, settlement_head
-from node.store.evidence_rows import record_receipt
-from node.store.layout import write_durably
 from node.store.ledger_journal import StoreLedgerJournal
 from node.store.queries import chain_view
+from node.store.receipt_outbox import SealedReceipt, record_receipt
 from node.store.receipt_rows import receipt_row
 from scoring.ledger import LedgerPredicate, ledger_statement, make_ledger
 
@@ -100,18 +99,13 @@ class LedgerKeeper:
         head = await self._context.store.read(settlement_head)
         if self._written is None or self._written[0] != head:
             predicate = await self._context.store.read(read_ledger_document, self._signer.ss58_address)
-            digest = await asyncio.to_thread(self._write, predicate)
-            await self._context.store.write(_list, digest, predicate.head)
-            self._written = (predicate.head, digest)
+            await deliver(self._context.store, self._receipts)
+            document = await asyncio.to_thread(self._receipts.seal, ledger_statement(predicate))
+            await self._context.store.write(_list, document, predicate.head)
+            await deliver(self._context.store, self._receipts)
+            await asyncio.to_thread(self._receipts.write, [document])  # if the file of an older one was lost
+            self._written = (predicate.head, document.digest)
         return self._written[1]
-
-    def _write(self, predicate: LedgerPredicate) -> str:
-        envelope = self._receipts.seal(ledger_statement(predicate))
-        digest = sha256_hex(envelope)
-        path = self._context.layout.ledger / digest
-        if not path.exists():
-            write_durably(path, envelope, mode=0o644)
-        return digest
 
     def _tell(self, code: str, message: str) -> None:
         if code != self._last_trouble:
@@ -119,9 +113,9 @@ class LedgerKeeper:
         self._last_trouble = code
 
 
-def _list(connection: Connection, digest: str, head: str) -> None:
-    if receipt_row(connection, digest) is None:
-        record_receipt(connection, digest, "ledger.v1", head)
+def _list(connection: Connection, document: SealedReceipt, head: str) -> None:
+    if receipt_row(connection, document.digest) is None:
+        record_receipt(connection, document, head)
 
 
 def read_ledger_document(connection: Connection, hotkey: str) -> LedgerPredicate:

@@ -27,7 +27,7 @@ from node.services.context import NodeContext
 from node.services.heads import HeadWatch
 from node.services.key_binding import KeyBinder
 from node.services.ledger import LedgerKeeper
-from node.services.receipts import ReceiptBook
+from node.services.receipts import ReceiptBook, deliver_or_tell
 from node.services.weight_vector import decide, read_ledger
 from node.store.journal import StoreJournal
 from node.store.waiting_rows import WaitingView, record_waiting
@@ -78,6 +78,7 @@ class PublicationService:
         """Make one step at finalized `block`; return the journal's newest record."""
         before = await self._journal.head()
         result = await step(self._client, self._signer, self._journal, self._decide, self._options, block)
+        await deliver_or_tell(self._context.store, self._receipts)
         self._watch(result.head.uids if result.head is not None and result.head.is_open else ())
         await self._note(result.waiting)
         if result.head is not None and result.head != before:
@@ -108,7 +109,7 @@ class PublicationService:
         )
         for fault in decision.projection.faults:
             structlog.get_logger().error("claim.set_aside", claim=fault.claim_id, code=fault.code)
-        self._journal.propose(decision.row, lambda: self._receipts.sign(weights_statement(decision.predicate)))
+        self._journal.propose(decision.row, lambda: self._receipts.seal(weights_statement(decision.predicate)))
         return decision.target
 
     @property

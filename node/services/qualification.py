@@ -3,7 +3,7 @@
 Invariants
 1. One attempt runs at any time, in its own process; its commitment is stored before its first launch is reported.
 2. The verdict is computed here by `scoring.grade` from the evidence file, never taken from the process that measured.
-3. Verdict, attempt row and job move are one transaction; the receipt's file is on disk before it.
+3. Verdict, attempt row, receipt and job move are one transaction; the receipt's file is written after it.
 4. PASS moves on (once, then twice), FAIL is final, RETRY and every fault of ours spend the fault budget. A verdict that
    wants a person's eyes parks the job at once: measuring again would not change it. One that a crown may have brought
    about parks it while that is checked, at no cost (`node.services.crown_checks`); checks are measured here as well.
@@ -29,7 +29,7 @@ from node.services.attempt_process import Evidence, read_compressed, run_attempt
 from node.services.context import NodeContext
 from node.services.crown_checks import accuse, choose_next, conclude_check, fail_check
 from node.services.faults import LostIncumbentError, LostInputError, job_fault, record_fault, write_patiently
-from node.services.receipts import ReceiptBook
+from node.services.receipts import ReceiptBook, deliver_or_tell
 from node.services.supervisor import report_fault
 from node.store.check_rows import CROWN_IN_CHECK, CheckRow
 from node.store.decision_rows import is_accepted
@@ -41,11 +41,11 @@ from node.store.evidence_rows import (
     BundleRow,
     finish_attempt,
     load_attempt,
-    record_receipt,
     seal_attempt,
 )
 from node.store.job_rows import save
 from node.store.layout import StateLayout
+from node.store.receipt_outbox import SealedReceipt, record_receipt
 from qualify.request import AttemptRequest, BundleRef, Holding
 from scoring.attempt import Attempt, Reservation, read_attempt
 from scoring.call_length import ARENA_CALLS_SHORT, short_call_notes
@@ -58,11 +58,11 @@ _START_MARGIN_SECONDS = 120.0  # imports, zygote, correctness stages and teardow
 
 
 class Graded(NamedTuple):
-    """A measured attempt: its evidence, its verdict, and the digest of the receipt, "" where none is signed."""
+    """A measured attempt: its evidence, its verdict, and the receipt, None where none is signed."""
 
     evidence: Evidence
     verdict: Verdict
-    receipt: str
+    receipt: SealedReceipt | None
 
 
 class RetryVerdictError(InternalError):
@@ -115,6 +115,7 @@ class QualificationService:
             code = getattr(error, "code", "UNEXPECTED")
             await write_patiently(context, _lost, chosen.attempt.attempt_id, code)
             return
+        await deliver_or_tell(context.store, self._receipts)
         log.info("attempt.graded", state=str(moved.state), code=moved.code or PASS, faults=moved.faults)
 
     async def _conclude(self, chosen: Chosen, evidence: Evidence) -> Job | CheckRow:
@@ -130,10 +131,10 @@ class QualificationService:
             problem = await asyncio.to_thread(_pair_problem, context.layout, primary, evidence)
             if problem:
                 raise InternalError(problem, "the two attempts are no independent pair")
-        receipt = ""
+        receipt = None
         if verdict.outcome in (PASS, FAIL) or chosen.check:
             statement = verdict_statement(evidence.attempt, evidence.digest, verdict, reviewed=reviewed)
-            receipt = await asyncio.to_thread(self._receipts.sign, statement)
+            receipt = await asyncio.to_thread(self._receipts.seal, statement)
         graded = Graded(evidence, verdict, receipt)
         if chosen.check:
             return await context.store.write(_settle_check, context, chosen, graded, fault)
@@ -207,11 +208,11 @@ def _record_verdict(connection: Connection, context: NodeContext, chosen: Chosen
         load_attempt(connection, name), state="graded", path=os.path.relpath(evidence.path, context.layout.root),
         digest=evidence.digest, outcome=verdict.outcome, code=verdict.code, blame=str(verdict.blame),
         reason=verdict.reason, lower_ppm=verdict.lower_ppm, upper_ppm=verdict.upper_ppm,
-        launches=verdict.launches_used, receipt_digest=receipt,
+        launches=verdict.launches_used, receipt_digest=receipt.digest if receipt else "",
         tree_digest=evidence.attempt.identity.candidate_tree_digest,
     ))
     if receipt:
-        record_receipt(connection, receipt, "verdict.v1", chosen.entry.submission.submission_id)
+        record_receipt(connection, receipt, chosen.entry.submission.submission_id)
 
 
 def _settle_check(

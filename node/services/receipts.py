@@ -1,27 +1,35 @@
-"""Signs receipts with the node's receipt key and keeps them as files named by digest.
+"""Signs receipts with the node's receipt key, and writes the files of those that the store holds.
 
 Invariants
 1. The key is made once, from the system's randomness, readable by its owner only; a key that others can read or that
    is damaged is refused, never replaced.
-2. A receipt's file is completely on disk before its digest is handed out; the same statement gives the same file.
-3. The public half lies beside the key as `receipt.pub`, for whoever checks receipts. That of a key that was replaced
+2. A receipt's file is written after its row (`node.store.receipt_outbox`), and nothing is signed that names a receipt
+   before that one's file is on disk: whatever a kill leaves in the folder is signed for good, and names nothing that is
+   missing. The same statement gives the same file.
+3. What older releases left in `receipts/` without a row is no receipt, and is moved to `unlisted/` at start.
+4. The public half lies beside the key as `receipt.pub`, for whoever checks receipts. That of a key that was replaced
    is kept as `receipt.<its first digits>.pub`, because older receipts verify under nothing else.
 """
 
 from __future__ import annotations
 
+import asyncio
 import stat
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 import structlog
 from nacl.utils import random
 
-from config.canonical import is_digest, sha256_hex
+from config.canonical import is_digest
 from config.errors import GradeError, HostError
-from node.store.layout import StateLayout, write_durably
+from node.store.engine import StateReplacedError, Store
+from node.store.layout import StateLayout, sync_folder, unwritable, write_durably
+from node.store.receipt_outbox import SealedReceipt, mark_delivered, undelivered
 from scoring.dsse import Statement, public_key, sign, verify
 from scoring.receipts import VerdictPredicate, read_predicate
 
+LEDGER = "ledger.v1"  # the kind of receipt that lies in a folder of its own
 _SEED_BYTES = 32
 
 
@@ -55,21 +63,16 @@ class ReceiptBook:
         """The 32 public bytes that receipts verify under."""
         return public_key(self._seed)
 
-    def sign(self, statement: Statement) -> str:
-        """Sign `statement`, store the envelope and return its digest."""
-        return self.keep(self.seal(statement))
+    def seal(self, statement: Statement) -> SealedReceipt:
+        """Sign `statement`; nothing is stored."""
+        return SealedReceipt(statement.predicate_type.rpartition(":")[2], sign(statement, self._seed))
 
-    def keep(self, envelope: bytes) -> str:
-        """Store an envelope, signed here or elsewhere, and return its digest."""
-        digest = sha256_hex(envelope)
-        path = self.path(digest)
-        if not path.exists():
-            write_durably(path, envelope, mode=0o644)
-        return digest
-
-    def seal(self, statement: Statement) -> bytes:
-        """Sign `statement` and return the envelope; nothing is stored."""
-        return sign(statement, self._seed)
+    def write(self, receipts: Iterable[SealedReceipt]) -> None:
+        """Write the files of receipts that the store holds. Raises `HostError` (STATE_UNWRITABLE)."""
+        for receipt in receipts:
+            path = self._layout.ledger / receipt.digest if receipt.kind == LEDGER else self.path(receipt.digest)
+            if not path.exists():
+                write_durably(path, receipt.envelope, mode=0o644)
 
     def waived(self, verdicts: tuple[str, ...]) -> tuple[str, ...] | None:
         """Return the sandbox layers that were waived in any of the attempts behind these verdict receipts, sorted.
@@ -88,6 +91,43 @@ class ReceiptBook:
     def path(self, digest: str) -> Path:
         """Return where the receipt with that digest lies."""
         return self._layout.receipts / f"{digest}.json"
+
+
+async def deliver(store: Store, book: ReceiptBook) -> None:
+    """Write the files of all receipts that the store holds and that may have none. Raises `HostError`."""
+    waiting = await store.read(undelivered)
+    if waiting:
+        await asyncio.to_thread(book.write, waiting)
+        await store.write(mark_delivered, [receipt.digest for receipt in waiting])
+
+
+async def deliver_or_tell(store: Store, book: ReceiptBook) -> None:
+    """As `deliver`; a disk that takes no files is told, and the receipts wait for the next time."""
+    try:
+        await deliver(store, book)
+    except StateReplacedError:
+        raise
+    except HostError as error:
+        structlog.get_logger().warning("receipts.waiting", code=error.code, message=error.message)
+
+
+def set_aside_unlisted(layout: StateLayout, listed: Collection[str]) -> int:
+    """Move the files out of `receipts/` that no row names; return how many. Raises `HostError` (STATE_UNWRITABLE).
+
+    Releases that wrote the file first left one when they were killed before the row.
+    """
+    strays = [path for path in layout.receipts.glob("*.json") if path.stem not in listed]
+    try:
+        for path in strays:
+            layout.unlisted.mkdir(mode=0o700, exist_ok=True)
+            path.replace(layout.unlisted / path.name)
+        if strays:
+            sync_folder(layout.receipts)
+    except OSError as error:
+        raise unwritable(layout.unlisted, error) from error
+    if strays:
+        structlog.get_logger().warning("receipts.unlisted", moved=len(strays), to=str(layout.unlisted))
+    return len(strays)
 
 
 def _keep_public(path: Path, text: str) -> None:

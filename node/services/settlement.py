@@ -31,13 +31,14 @@ from node.services.attempt_choice import TARGET_NOT_SERVED
 from node.services.context import NodeContext
 from node.services.copies import fail_if_copy
 from node.services.crown_checks import close_pointless, commit_revocation, prepare_revocation
-from node.services.receipts import ReceiptBook
+from node.services.receipts import ReceiptBook, deliver, deliver_or_tell
 from node.services.scope import scope_of
 from node.store.check_rows import CROWN_IN_CHECK, OUTPACED, checks, is_answered, open_check
 from node.store.crown_rows import crown_state, record_settlement
 from node.store.events import append_event, now_ms
-from node.store.evidence_rows import AttemptRow, load_attempt, record_receipt
+from node.store.evidence_rows import AttemptRow, load_attempt
 from node.store.job_rows import Entry, entries, save, unfinished
+from node.store.receipt_outbox import SealedReceipt, record_receipt
 from scoring.receipts import crown_statement
 from scoring.reproduce import credited_speedup_ppm
 from scoring.revocation import revocation_statement
@@ -82,6 +83,7 @@ class SettlementService:
     async def settle_once(self) -> bool:
         """Make one pass; return whether it changed anything."""
         context = self._context
+        await deliver(context.store, self._receipts)  # nothing below may name a receipt that is not on disk
         cleared = await context.store.write(clear, context.catalog, context.worker)
         if await self._revoke():
             return True
@@ -92,6 +94,7 @@ class SettlementService:
         # Nothing was locked meanwhile: if the store moved on, the plan is stale and the next pass makes a new one.
         if not await context.store.write(commit, context.catalog, settling, receipts):
             return True
+        await deliver_or_tell(context.store, self._receipts)
         for event in settling.plan.events:
             structlog.get_logger().info(
                 f"settlement.{event.type.lower()}", submission=event.submission_id, target=event.target_id,
@@ -107,21 +110,22 @@ class SettlementService:
             return await store.write(close_pointless) > 0
         (event,) = revoking.plan.events
         receipt = await asyncio.to_thread(
-            self._receipts.sign, revocation_statement(event, revoking.verdict_receipts)
+            self._receipts.seal, revocation_statement(event, revoking.verdict_receipts)
         )
         if await store.write(commit_revocation, revoking, receipt):
+            await deliver_or_tell(store, self._receipts)
             structlog.get_logger().warning(
                 "settlement.revoke", submission=event.submission_id, target=event.target_id, reason=event.reason
             )
         return True
 
-    def _sign(self, settling: Settling) -> dict[str, str]:
+    def _sign(self, settling: Settling) -> dict[str, SealedReceipt]:
         signed = {}
         for event in settling.plan.events:
             if event.type == "CROWN":
                 verdicts = settling.verdict_receipts[event.submission_id]
                 statement = crown_statement(event, verdicts, waived=self._receipts.waived(verdicts))
-                signed[event.submission_id] = self._receipts.sign(statement)
+                signed[event.submission_id] = self._receipts.seal(statement)
         return signed
 
 
@@ -209,7 +213,7 @@ def _questions(
 
 
 def commit(
-    connection: Connection, catalog: TargetCatalog, settling: Settling, receipts: dict[str, str]
+    connection: Connection, catalog: TargetCatalog, settling: Settling, receipts: dict[str, SealedReceipt]
 ) -> bool:
     """Write a prepared plan, unless the store moved on since; return whether it was written."""
     if prepare(connection, catalog) != settling:
@@ -222,9 +226,9 @@ def commit(
         )
     if not settling.plan.events:
         return True
-    record_settlement(connection, settling.plan.events, receipts)
-    for submission_id, digest in sorted(receipts.items()):
-        record_receipt(connection, digest, "crown.v1", submission_id)
+    record_settlement(connection, settling.plan.events, {name: one.digest for name, one in receipts.items()})
+    for submission_id, receipt in sorted(receipts.items()):
+        record_receipt(connection, receipt, submission_id)
     crowned = set(receipts)
     for job, _ in entries(connection, JobState.PASSED_TWICE):
         if job.submission_id in crowned:

@@ -11,7 +11,7 @@ import msgspec
 from sqlalchemy import Connection, insert, select
 
 from node.store.events import append_event
-from node.store.evidence_rows import record_receipt
+from node.store.receipt_outbox import SealedReceipt, record_receipt
 from node.store.schema import decisions, submissions
 from scoring.decision import DecisionPredicate
 
@@ -34,17 +34,17 @@ _COLUMNS = [decisions.c[name] for name in DecisionRow.__struct_fields__]
 
 
 def record_decision(
-    connection: Connection, decision: DecisionPredicate, *, attempt_id: str, receipt: str
+    connection: Connection, decision: DecisionPredicate, *, attempt_id: str, receipt: SealedReceipt
 ) -> None:
-    """Write down a decision and its receipt, whose file is on disk already."""
+    """Write down a decision and its receipt."""
     connection.execute(insert(decisions).values(
         submission_id=decision.submission_id, kind=decision.kind, content_hash=decision.content_hash,
         arena_digest=decision.arena_digest, attempt_id=attempt_id, code=decision.code, reason=decision.reason,
-        receipt_digest=receipt, decided_ms=decision.decided_unix_ms,
+        receipt_digest=receipt.digest, decided_ms=decision.decided_unix_ms,
     ))
-    record_receipt(connection, receipt, "decision.v1", decision.submission_id)
+    record_receipt(connection, receipt, decision.submission_id)
     append_event(connection, f"decision.{decision.kind}", decision.submission_id, {
-        "code": decision.code, "attempt_id": attempt_id, "reason": decision.reason, "receipt": receipt,
+        "code": decision.code, "attempt_id": attempt_id, "reason": decision.reason, "receipt": receipt.digest,
     })
 
 

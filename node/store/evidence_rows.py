@@ -16,7 +16,7 @@ from sqlalchemy.dialects.sqlite import insert as insert_or
 
 from config.errors import InternalError
 from node.store.events import append_event, now_ms
-from node.store.schema import attempts, bundles, crown_checks, decisions, fetches, receipts, submissions
+from node.store.schema import attempts, bundles, crown_checks, decisions, fetches, submissions
 from node.store.values import storable
 
 PASS, FAIL = "PASS", "FAIL"
@@ -171,11 +171,3 @@ def failed_before(
         .order_by(attempts.c.started_ms).limit(1)
     ).mappings().first()
     return AttemptRow(**row) if row is not None else None
-
-
-def record_receipt(connection: Connection, digest: str, kind: str, subject: str) -> None:
-    """Note a signed receipt; its file is already on disk."""
-    connection.execute(insert_or(receipts).values(
-        digest=digest, kind=kind, subject=subject, signed_ms=now_ms()
-    ).on_conflict_do_nothing())
-    append_event(connection, "receipt.signed", subject, {"digest": digest, "kind": kind})

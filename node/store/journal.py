@@ -4,7 +4,7 @@ Invariants
 1. Append-only: each record names the digest of the one before, and a record that does not follow the head is refused.
 2. A record is on disk before `append` returns, so an intent always precedes its extrinsic.
 3. The vector that an intent publishes, and its receipt, are stored in the intent's own transaction.
-4. Nothing blocks the event loop: the database has its thread, and receipts are signed and written on another.
+4. Nothing blocks the event loop: the database has its thread, and receipts are signed on another.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from config.canonical import domain_digest
 from config.errors import InternalError
 from node.store.engine import Store
 from node.store.events import append_event, now_ms
-from node.store.evidence_rows import record_receipt
+from node.store.receipt_outbox import SealedReceipt, record_receipt
 from node.store.schema import publications, vectors
 
 
@@ -43,11 +43,11 @@ class StoreJournal:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._proposed: tuple[VectorRow, Callable[[], str]] | None = None
+        self._proposed: tuple[VectorRow, Callable[[], SealedReceipt]] | None = None
 
-    def propose(self, vector: VectorRow, sign: Callable[[], str]) -> None:
-        """Name the vector that the next intent will publish; `sign` writes its receipt and returns the digest."""
-        self._proposed = (vector, sign)
+    def propose(self, vector: VectorRow, seal: Callable[[], SealedReceipt]) -> None:
+        """Name the vector that the next intent will publish; `seal` signs its receipt."""
+        self._proposed = (vector, seal)
 
     async def records(self) -> tuple[PublicationRecord, ...]:
         """Return every record, oldest first."""
@@ -63,14 +63,15 @@ class StoreJournal:
         Raises `InternalError`: PUBLICATION_JOURNAL_MOVED when the head is another one; VECTOR_NOT_PROPOSED for an
         intent to publish a vector that nobody decided.
         """
-        vector = await asyncio.to_thread(self._take, record) if record.status == "intent" else None
-        await self._store.write(append_record, record, expected_head, vector)
+        taken = await asyncio.to_thread(self._take, record) if record.status == "intent" else None
+        await self._store.write(append_record, record, expected_head, taken)
 
-    def _take(self, record: PublicationRecord) -> VectorRow:
+    def _take(self, record: PublicationRecord) -> tuple[VectorRow, SealedReceipt]:
         if self._proposed is None or self._proposed[0].shares_digest != record.vector_digest:
             raise InternalError("VECTOR_NOT_PROPOSED", f"vector {record.vector_digest} was never decided here")
-        vector, sign = self._proposed
-        return msgspec.structs.replace(vector, receipt_digest=sign())
+        vector, seal = self._proposed
+        receipt = seal()
+        return msgspec.structs.replace(vector, receipt_digest=receipt.digest), receipt
 
 
 def read_records(connection: Connection) -> tuple[PublicationRecord, ...]:
@@ -86,16 +87,18 @@ def read_head(connection: Connection) -> PublicationRecord | None:
 
 
 def append_record(
-    connection: Connection, record: PublicationRecord, expected_head: str | None, vector: VectorRow | None = None
+    connection: Connection, record: PublicationRecord, expected_head: str | None,
+    vector: tuple[VectorRow, SealedReceipt] | None = None,
 ) -> None:
-    """Append `record`, and the `vector` it intends to publish, if the head's digest is `expected_head`."""
+    """Append `record`, and the `vector` it intends to publish with its receipt, if the head's digest is
+    `expected_head`."""
     last = connection.execute(
         select(publications.c.sequence, publications.c.digest).order_by(publications.c.sequence.desc()).limit(1)
     ).first()
     if (last.digest if last is not None else None) != expected_head:
         raise journal_moved()
     if vector is not None:
-        _record_vector(connection, vector, record.publication_id)
+        _record_vector(connection, *vector, record.publication_id)
     digest = record_digest(record)
     connection.execute(insert(publications).values(
         sequence=last.sequence + 1 if last is not None else 1, digest=digest, prior_digest=expected_head or "",
@@ -127,10 +130,11 @@ def newest_weights_receipt(connection: Connection, epoch: int) -> str:
     ) or ""
 
 
-def _record_vector(connection: Connection, vector: VectorRow, publication_id: str) -> None:
+def _record_vector(
+    connection: Connection, vector: VectorRow, receipt: SealedReceipt, publication_id: str
+) -> None:
     connection.execute(insert(vectors).values(
         publication_id=publication_id, digest=vector.digest, block=vector.block,
         body=msgspec.json.encode(vector.entries).decode(), receipt_digest=vector.receipt_digest, made_ms=now_ms(),
     ))
-    if vector.receipt_digest:
-        record_receipt(connection, vector.receipt_digest, "weights.v1", publication_id)
+    record_receipt(connection, receipt, publication_id)

@@ -71,6 +71,11 @@ class StateLayout:
         return self.root / "receipts"
 
     @property
+    def unlisted(self) -> Path:
+        """Files from `receipts/` that no row of the database names; made only when there is one."""
+        return self.root / "unlisted"
+
+    @property
     def ledger(self) -> Path:
         """Signed crown ledgers, named by the digest of their bytes."""
         return self.root / "ledger"
@@ -108,7 +113,7 @@ class StateLayout:
             probe.write_bytes(b"")
             probe.unlink()
         except OSError as error:
-            raise _unwritable(self.root, error) from error
+            raise unwritable(self.root, error) from error
 
     def sweep(self) -> None:
         """Remove what was interrupted: half-written files, and the engine trees of attempts. Call it only while nobody
@@ -133,7 +138,8 @@ def _remove_tree(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _unwritable(path: Path, error: OSError) -> HostError:
+def unwritable(path: Path, error: OSError) -> HostError:
+    """Return the error of a failed write in the state folder."""
     return HostError(
         "STATE_UNWRITABLE", f"{path} in the state folder cannot be written: {error.strerror or error}",
         hint="set `state_dir` to a folder that the node's user owns, on a disk with free space",
@@ -148,7 +154,7 @@ def write_durably(path: Path, data: bytes, *, mode: int = 0o600) -> None:
     try:
         _write(path, data, mode)
     except OSError as error:
-        raise _unwritable(path, error) from error
+        raise unwritable(path, error) from error
 
 
 def _write(path: Path, data: bytes, mode: int) -> None:

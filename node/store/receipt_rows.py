@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from sqlalchemy import Connection, select, tuple_
 
-from node.store.schema import receipts
+from node.store.schema import receipt_outbox, receipts
 
 
 class ReceiptRow(msgspec.Struct, frozen=True):
@@ -47,8 +47,9 @@ def receipt_row(connection: Connection, digest: str) -> ReceiptRow | None:
 
 
 def receipt_page(connection: Connection, query: ReceiptQuery) -> list[ReceiptRow]:
-    """Return at most `query.limit` receipts, newest first; nothing when `after` is unknown."""
-    statement = select(*_COLUMNS).order_by(*(column.desc() for column in _ORDER)).limit(query.limit)
+    """Return at most `query.limit` receipts whose files are on disk, newest first; nothing when `after` is unknown."""
+    served = receipts.c.digest.not_in(select(receipt_outbox.c.digest))
+    statement = select(*_COLUMNS).where(served).order_by(*(column.desc() for column in _ORDER)).limit(query.limit)
     if query.kind:
         statement = statement.where(receipts.c.kind == query.kind)
     if query.after:

@@ -166,11 +166,18 @@ decisions = Table(
     Index(None, "submission_id"),
 )
 
-# Signed receipts; the file lies in `receipts/` under its digest.
+# Signed receipts; the file lies in `receipts/` (a ledger's in `ledger/`) under its digest.
 receipts = Table(
     "receipts", metadata,
     Column("digest", Text, primary_key=True),
     _text("kind"), _text("subject"), _number("signed_ms"),
+)
+
+# The envelopes of those receipts whose files may not be on disk yet: nearly always none.
+receipt_outbox = Table(
+    "receipt_outbox", metadata,
+    Column("digest", Text, ForeignKey("receipts.digest"), primary_key=True),
+    _text("envelope"),
 )
 
 # The vector behind each publication: who gets how many ppm, and the receipt that says from what.

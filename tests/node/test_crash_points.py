@@ -14,7 +14,9 @@ from node.store.events import verify_chain
 from node.store.evidence_rows import lose_running_attempts
 from node.store.job_rows import entries, recover_all
 from node.store.layout import StateLayout
+from node.store.receipt_rows import receipt_digests
 from node.store.schema import receipts
+from node.store.visit import look
 from qualify.request import AttemptRequest, BundleRef
 from scoring.attempt import Reservation
 from tests.node.judging import FAST, SLOW, World
@@ -79,6 +81,13 @@ def receipts_of(connection: Connection, kind: str) -> list[str]:
     return list(connection.execute(found).scalars())
 
 
+def strays_and_missing(folder: Path) -> tuple[set[str], set[str]]:
+    """Return the receipts whose files have no row, and those whose rows have no file."""
+    files = {path.stem for path in StateLayout.at(folder).receipts.iterdir()}
+    rows = look(folder, lambda connection, _: receipt_digests(connection))
+    return files - rows, set(rows - files)
+
+
 async def outcome(folder: Path) -> tuple[object, ...]:
     """Return what must not depend on interruptions."""
     store = await Store.open(StateLayout.at(folder))
@@ -103,8 +112,10 @@ async def test_killed_at_any_transaction(
     for point in range(1 + after_commit, total, 3):
         folder = tmp_path / f"{point}"
         await live(folder, monkeypatch, dies_at=point, after_commit=after_commit)
+        assert strays_and_missing(folder)[0] == set(), f"killed at transaction {point}"
         await live(folder, monkeypatch, dies_at=-1, after_commit=False)
         assert await outcome(folder) == expected, f"killed at transaction {point}"
+        assert strays_and_missing(folder) == (set(), set()), f"killed at transaction {point}"
 
 
 @pytest.mark.parametrize("broken", ["raised", "slow"])
@@ -122,5 +133,7 @@ async def test_killed_while_a_crown_is_checked(
     for point in range(1 + after_commit, total, 7):
         folder = tmp_path / f"{point}"
         await live(folder, monkeypatch, dies_at=point, after_commit=after_commit, broken=broken)
+        assert strays_and_missing(folder)[0] == set(), f"killed at transaction {point}"
         await live(folder, monkeypatch, dies_at=-1, after_commit=False, broken=broken)
         assert await outcome(folder) == expected, f"killed at transaction {point}"
+        assert strays_and_missing(folder) == (set(), set()), f"killed at transaction {point}"

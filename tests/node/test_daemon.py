@@ -27,7 +27,9 @@ from node.store.chain_seen import read_chain_seen
 from node.store.engine import Store
 from node.store.layout import StateLayout
 from node.store.lock import read_holder
+from node.store.receipt_outbox import SealedReceipt, record_receipt
 from node.store.submission_rows import Cursor, record_scan
+from node.store.visit import visit
 from qualify.intake_runner import IntakeRunner
 from tests.node.support import until
 from tests.ports import reserved_port
@@ -181,9 +183,16 @@ async def served(node: asyncio.Task[None], ready: asyncio.Event) -> None:
 
 
 async def test_serves_until_stopped_and_again(settings: Settings) -> None:
-    """A started node follows the chain, is visible in its status, stops when told and starts again on its state."""
+    """A started node follows the chain, is visible in its status, stops when told and starts again on its state.
+
+    At its start it writes the file of a receipt whose row is there, and moves away one that no row names.
+    """
     blocks = []
-    for _ in range(2):
+    receipt, layout = SealedReceipt("verdict.v1", b"{}"), StateLayout.at(settings.state_dir)
+    for again in range(2):
+        if again:
+            visit(settings.state_dir, record_receipt, receipt, "subject")
+            (layout.receipts / f"{'0' * 64}.json").write_bytes(b"{}")
         stop, ready = asyncio.Event(), asyncio.Event()
         node = asyncio.create_task(run_node(settings, stop=stop, ready=ready))
         await served(node, ready)
@@ -196,6 +205,8 @@ async def test_serves_until_stopped_and_again(settings: Settings) -> None:
         stop.set()
         await node
         assert read_status(settings.state_dir).running_pid == 0
+    assert (layout.receipts / f"{receipt.digest}.json").read_bytes() == receipt.envelope
+    assert [path.name for path in layout.unlisted.iterdir()] == [f"{'0' * 64}.json"]
 
 
 async def test_a_node_started_before_its_chain_waits_and_goes_on(settings: Settings) -> None:

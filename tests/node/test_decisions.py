@@ -16,6 +16,7 @@ from node.store.crown_rows import all_crowns
 from node.store.decision_rows import all_decisions
 from node.store.events import verify_chain
 from node.store.queries import attempts_by_submission, latest_event
+from node.store.receipt_outbox import SealedReceipt
 from scoring.attempt import read_attempt
 from scoring.decision import read_decision
 from scoring.dsse import verify
@@ -206,5 +207,5 @@ async def test_a_decision_about_what_moved_on_is_not_written(held: World) -> Non
     draft = await held.store.read(decisions.prepare, "refuse", ONE.submission_id, "seen")
     decide(held, "accept")
     with pytest.raises(StaleTokenError):
-        await held.store.write(decisions.commit, draft, "00" * 32)
+        await held.store.write(decisions.commit, draft, SealedReceipt("decision.v1", b"{}"))
     assert [row.kind for row in await held.store.read(all_decisions)] == ["accept"]

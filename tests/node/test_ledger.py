@@ -11,10 +11,12 @@ from chain.abi import Call, Storage
 from chain.ledger_pointer import LedgerCommitment, read_commitment
 from chain.wallet import signer_of_seed
 from config.canonical import sha256_hex
-from node.services import ledger
+from config.errors import HostError
+from node.services import receipts
 from node.store.engine import Store
 from node.store.journal import read_records
 from node.store.ledger_journal import read_commitments
+from node.store.receipt_rows import receipt_digests
 from scoring.dsse import verify
 from scoring.ledger import check_ledger, read_ledger_predicate
 from tests.node.weights_world import ANN, BOB, VALIDATOR, World, weights_world
@@ -94,17 +96,20 @@ async def test_a_sealed_submission_of_the_same_hotkey_is_not_overwritten(world: 
 
 
 async def test_weights_go_on_when_the_ledger_cannot_be_written(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A disk that takes no ledger costs no weights, and the ledger follows once there is room."""
+    """A disk that takes no files costs no weights, and ledger and receipts follow once there is room."""
     def full(*_: object, **__: object) -> None:
-        raise OSError(28, "No space left on device")
+        raise HostError("STATE_UNWRITABLE", "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(ledger, "write_durably", full)
+        patched.setattr(receipts, "write_durably", full)
         await world.step(12)
     assert [one.epoch for one in await world.store.read(read_records) if one.status == "confirmed"] == [0, 1]
     assert await statuses(world) == []
+    assert not [*world.store.layout.receipts.iterdir(), *world.store.layout.ledger.iterdir()]
     await world.step(5)
     assert (await committed(world)).kind == "ledger"
+    files = {path.stem for path in world.store.layout.receipts.iterdir()}
+    assert {one.name for one in world.store.layout.ledger.iterdir()} | files == await world.store.read(receipt_digests)
 
 
 async def test_without_a_url_the_ledger_is_written_and_not_committed(world: World) -> None:

@@ -19,6 +19,7 @@ from node.status import read_status, weights_confirmed
 from node.store.engine import Store
 from node.store.events import verify_chain
 from node.store.journal import StoreJournal, VectorRow, read_records
+from node.store.receipt_outbox import SealedReceipt
 from node.store.schema import events, vectors
 from node.store.waiting_rows import read_waiting
 from scoring.dsse import verify
@@ -198,7 +199,7 @@ async def test_intent_needs_a_decided_vector(world: World) -> None:
         await journal.append(intent, None)
     assert caught.value.code == "VECTOR_NOT_PROPOSED"
     row = VectorRow("d" * 64, 1, ((ANN, 1_000_000),))
-    journal.propose(row, lambda: "")
+    journal.propose(row, lambda: SealedReceipt("weights.v1", b"{}"))
     with pytest.raises(InternalError):
         await journal.append(msgspec.structs.replace(intent, vector_digest=row.shares_digest), "not the head")
 

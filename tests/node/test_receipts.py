@@ -39,10 +39,13 @@ def test_key_is_private_and_kept(layout: StateLayout) -> None:
 def test_receipts_verify_and_are_stored_once(layout: StateLayout) -> None:
     """A receipt lies under the digest of its bytes, verifies under the key, and signing again changes nothing."""
     book = ReceiptBook.open(layout)
-    digest = book.sign(STATEMENT)
-    assert book.sign(STATEMENT) == digest
-    data = book.path(digest).read_bytes()
-    assert sha256_hex(data) == digest
+    receipt = book.seal(STATEMENT)
+    assert book.seal(STATEMENT) == receipt
+    assert not list(layout.receipts.iterdir())
+    book.write([receipt])
+    book.write([receipt])
+    data = book.path(receipt.digest).read_bytes()
+    assert sha256_hex(data) == receipt.digest
     assert verify(data, [book.public_key]) == STATEMENT
     assert len(list(layout.receipts.iterdir())) == 1
 

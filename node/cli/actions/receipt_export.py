@@ -3,9 +3,7 @@
 Invariants
 1. Only what is public anyway is copied: receipts, ledgers, arena and target documents, and the attempt files that a
    verdict's receipt names. No key, no database, no bundle.
-2. A receipt that the store does not name is not one: a node that dies between the file and the row signs again, and
-   what it left behind would contradict that. A folder without a store gives all of its receipts.
-3. A file is complete under its name or not there; what is there already is kept, and nothing is ever removed.
+2. A file is complete under its name or not there; what is there already is kept, and nothing is ever removed.
 """
 
 from __future__ import annotations
@@ -42,7 +40,7 @@ class Exported(msgspec.Struct, frozen=True):
 def run(folder: str, config: str | None, state: str | None, *, with_attempts: bool, as_json: bool) -> None:
     """Export.
 
-    Raises `HostError` (EXPORT_UNWRITABLE, STORE_UNUSABLE), and those of reading and verifying the node's own folder.
+    Raises `HostError` (EXPORT_UNWRITABLE), and those of reading and verifying the node's own folder.
     """
     layout = StateLayout.at(resolve_state(config, state).state_dir)
     to = Path(folder).absolute()
@@ -51,7 +49,7 @@ def run(folder: str, config: str | None, state: str | None, *, with_attempts: bo
     source = open_folder(layout.root)
     anchor = source.anchor()
     counts = {
-        "receipts": _signed(layout),
+        "receipts": sorted(layout.receipts.glob("*.json")),
         "ledger": [path for path in sorted(layout.ledger.glob("*")) if not path.name.startswith(".")],
         "attempts": _attempts(source, anchor, layout) if with_attempts else [],
         "arenas": sorted(layout.arenas.glob("*.toml")),
@@ -66,18 +64,6 @@ def run(folder: str, config: str | None, state: str | None, *, with_attempts: bo
         len(counts["targets"]), new, anchor.hotkey,
     )
     Output("receipt export", as_json=as_json).result(result, lambda console: _show(console, result))
-
-
-def _signed(layout: StateLayout) -> list[Path]:
-    """Return the receipts that were signed for good."""
-    found = sorted(layout.receipts.glob("*.json"))
-    if not layout.database.is_file():
-        return found
-    from node.store.receipt_rows import receipt_digests
-    from node.store.visit import look
-
-    named = look(layout.root, lambda connection, _: receipt_digests(connection))
-    return [path for path in found if path.stem in named]
 
 
 def _attempts(source: ReceiptFolder, anchor: Anchor, layout: StateLayout) -> list[Path]:

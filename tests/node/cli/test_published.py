@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import gzip
 import json
 import shutil
@@ -16,9 +15,6 @@ from chain.wallet import address_of_seed, signer_of_seed
 from config.canonical import sha256_hex
 from config.key_binding import binding_payload
 from config.statement import pre_authentication, seal
-from node.store.engine import Store
-from node.store.evidence_rows import record_receipt
-from node.store.layout import StateLayout
 from scoring.dsse import public_key
 from tests.node.cli.test_evidence import to_toml
 from tests.scoring.receipts_world import GENESIS_HASH, ReceiptsWorld, two_crowns
@@ -198,24 +194,10 @@ def test_receipts_are_verified_one_by_one_and_by_the_folder(cli: RunCli, folder:
     assert refused(cli, "receipt", "verify", f"out/receipts/{other}") == (3, "KEY_BINDING_MISSING")
 
 
-async def _store_naming(folder: Path, digests: list[str]) -> None:
-    """Make the store of a node that signed these receipts."""
-    store = await Store.open(StateLayout.at(folder))
-    for digest in digests:
-        await store.write(record_receipt, digest, "verdict.v1", "somebody")
-    await store.close()
-
-
 def test_export_hands_on_what_is_public_and_nothing_else(cli: RunCli, folder: Path, tmp_path: Path) -> None:
     """No key and no database; again it writes only what is new; never into the node's own folder."""
     (folder / "keys").mkdir()
     (folder / "keys" / "receipt.key").write_text("00" * 32)
-    named = sorted((folder / "receipts").iterdir())
-    asyncio.run(_store_naming(folder, [path.stem for path in named]))
-    world = two_crowns(validator=VALIDATOR)
-    digest = bound(world, netuid=3)
-    orphan = folder / "receipts" / f"{digest}.json"  # what a node leaves that dies before the row is written
-    orphan.write_bytes(world.envelopes[digest])
     attempts = list((folder / "attempts").iterdir())
     for path in attempts:
         (folder / "attempts" / f"attempt-{path.name[:8]}").mkdir()
@@ -227,7 +209,7 @@ def test_export_hands_on_what_is_public_and_nothing_else(cli: RunCli, folder: Pa
     assert (data["attempts"], data["arenas"], data["targets"], data["hotkey"]) == (4, 1, 1, VALIDATOR)
     given = tmp_path / "given"
     assert sorted(path.name for path in given.iterdir()) == ["arenas", "attempts", "ledger", "receipts", "targets"]
-    assert not [*given.rglob(stray.name), *given.rglob(orphan.name)]
+    assert not list(given.rglob(stray.name))
     again = cli("receipt", "export", "given", "--state", "out", "--json", timeout=300)
     assert (data["new"] > 0, again.document["data"]["new"]) == (True, 0)
     assert cli("weights", "recompute", "given", "--hotkey", VALIDATOR, timeout=300).code == 0

@@ -36,7 +36,9 @@ def test_a_crowns_receipt_names_what_was_waived_in_either_attempt(tmp_path: Path
     for layers in (("seccomp",), ("landlock", "seccomp"), ()):
         attempt = change(FakeReferee(arena).measure(), "environment.layers_waived", layers)
         digest = attempt_digest(encode_attempt(attempt))
-        signed.append(book.sign(verdict_statement(attempt, digest, grade(attempt, arena))))
+        receipt = book.seal(verdict_statement(attempt, digest, grade(attempt, arena)))
+        book.write([receipt])
+        signed.append(receipt.digest)
     assert book.waived((signed[0], signed[1])) == ("landlock", "seccomp")
     assert book.waived((signed[2], signed[2])) == ()
     assert book.waived((signed[0], "0" * 64)) is None
