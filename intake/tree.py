@@ -49,6 +49,7 @@ _BINARY_SUFFIXES = words(
     ".pth .ckpt .safetensors .npy .npz .pkl .onnx .gguf .h5"
 )
 _CONTROL_BYTES = bytes(byte for byte in (*range(32), 127) if byte not in b"\t\n\f\r")
+_DELETE = b"\x7f"  # the one control character that strict JSON in ASCII may hold
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0e-\x1f\x7f\x80-\x9f]")
 _BIDIRECTIONAL = re.compile("[\u202a-\u202e\u2066-\u2069]")
 _MAGICS = {
@@ -138,13 +139,15 @@ def check_tree(
         if manifest is not None and kind in _DECLARED and path not in declared:
             hint = f"Name it in {_DECLARED[kind]}, or leave it out."
             findings.add("TREE_UNDECLARED", f"{clip(path)} is not declared in the manifest.", hint=hint, path=path)
-        text = _check_text(path, data, findings)
+        raw = bytes(data)
+        # Only rows say what may hold floats.
+        is_strict = kind is Kind.METADATA and manifest is not None and path not in routed
+        is_plain = is_strict and is_plain_json(raw)
+        text = raw.decode("ascii") if is_plain and _DELETE not in raw else _check_text(path, raw, findings)
         if text is not None:
             _check_content(path, kind, text, findings)
-            if (
-                kind is Kind.METADATA and manifest is not None and path not in routed
-            ):  # only rows say what may hold floats
-                findings.attempt(lambda path=path, data=data: _check_json(path, data))  # type: ignore[misc]
+            if is_strict and not is_plain:
+                findings.attempt(lambda path=path, raw=raw: _check_json(path, raw))  # type: ignore[misc]
 
 
 def check_reachable(files: Mapping[str, bytes], closure: list[str], findings: Findings) -> None:
@@ -166,12 +169,11 @@ def _refuse_kind(path: str, data: bytes, findings: Findings) -> None:
         findings.add("TREE_FILE_KIND", f"a bundle may not hold {clip(path)}.", hint=_HINT_KIND, path=path)
 
 
-def _check_text(path: str, data: bytes, findings: Findings) -> str | None:
-    magic = _magic(data)
+def _check_text(path: str, raw: bytes, findings: Findings) -> str | None:
+    magic = _magic(raw)
     if magic:
         findings.add("TREE_BINARY", f"{clip(path)} is {magic} under a text name.", path=path)
         return None
-    raw = bytes(data)
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -219,10 +221,7 @@ def _search(pattern: re.Pattern[str], marks: _Marks, text: str) -> re.Match[str]
     return None
 
 
-def _check_json(path: str, data: bytes) -> None:
-    raw = bytes(data)
-    if is_plain_json(raw):
-        return
+def _check_json(path: str, raw: bytes) -> None:
     try:
         read_json(raw)
     except CanonicalJsonError as error:
