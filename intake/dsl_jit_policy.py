@@ -17,12 +17,17 @@ import ast
 from collections import Counter
 
 from config.errors import IntakeError, SourceLocation
+from intake.nodes import FIELDS
 from intake.syntax import Parsed, line_of
 
 DSL_JIT_ENTRYPOINTS = {"compile": "cutlass.cute"}
 
 _REBINDING_CALLS = frozenset({"setattr", "delattr", "globals", "vars", "locals"})
 _REBINDING_ATTRIBUTES = frozenset({"__setattr__", "__delattr__", "__dict__", "__globals__", "__builtins__"})
+# The kinds of node of which `_bound_names` may know a name.
+_BINDERS = frozenset({ast.Name, ast.Import, ast.ImportFrom, ast.Global, ast.Nonlocal, ast.arg}) | {
+    kind for kind in FIELDS if not {"name", "rest"}.isdisjoint(kind._fields)
+}
 
 
 def admitted_calls(nodes: list[ast.AST], *, is_vendored: bool) -> frozenset[int]:
@@ -43,9 +48,12 @@ def check_package_import(path: str, parsed: Parsed) -> None:
     if not any(_receivers(node) for node in imports):
         return
     used = {module.partition(".")[0]: module for module in DSL_JIT_ENTRYPOINTS.values()}
-    bound = {name for node in parsed.nodes for name in _bound_names(node)}
-    names: list[ast.Name] = list(parsed.kinds.get(ast.Name, ()))
-    uses = [node for node in names if node.id in used and node.id not in bound]
+    uses: list[ast.Name] = [node for node in parsed.kinds.get(ast.Name, ()) if node.id in used]
+    if not uses:
+        return
+    binders = (node for kind, nodes in parsed.kinds.items() if kind in _BINDERS for node in nodes)
+    bound = {name for node in binders for name in _bound_names(node)}
+    uses = [node for node in uses if node.id not in bound]
     for node in sorted(uses, key=lambda node: (node.lineno, node.col_offset))[:1]:
         raise IntakeError(
             "IMPORT_MISSING",

@@ -13,6 +13,7 @@ from __future__ import annotations
 import ast
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import compress
 from typing import Any, NamedTuple
 
 from config.errors import IntakeError
@@ -102,6 +103,7 @@ class _Quiet:
         self._limits = limits
         self._origins: Meanings = {}
         self._local_uses: set[Dotted] = set()
+        self._names: list[str] = []  # of all nodes that are names, in their order
         self._gets: list[ast.Call] = []  # getattr with a literal name
 
     def run(self) -> QuietModule:
@@ -162,7 +164,8 @@ class _Quiet:
     # Names, attributes, texts
 
     def _names_and_texts(self) -> None:
-        names = {node.id for node in self._kinds.get(ast.Name, ())}
+        self._names = [node.id for node in self._kinds.get(ast.Name, ())]
+        names = set(self._names)
         _require(names.isdisjoint(_LOUD_NAMES))
         _require(not any(name.startswith("__") and is_denied_attribute(name) for name in names))
         self._parameters(names & _LOCAL_NAMES)
@@ -179,7 +182,7 @@ class _Quiet:
         if not is_named:
             return
         self._gets = [node for node in self._kinds.get(ast.Call, ()) if attribute_link(node) is not None]
-        uses = sum(node.id == "getattr" for node in self._kinds[ast.Name])
+        uses = self._names.count("getattr")
         # What is taken of the result belongs to the chain, which starts at an attribute everywhere else.
         taken = {id(node.value) for node in self._kinds.get(ast.Attribute, ())}
         _require(uses == len(self._gets) and not any(id(node) in taken for node in self._gets))
@@ -250,22 +253,30 @@ class _Quiet:
     def _chains(self) -> None:
         """Check every `a.b.c` that starts at an import, and that no module is used as a value."""
         attributes = self._kinds.get(ast.Attribute, ())
-        outer = {id(node.value): node for node in attributes if node.value.__class__ is ast.Attribute}
         origins = self._origins
-        starts = [node for node in attributes if node.value.__class__ is ast.Name and node.value.id in origins]
+        outer: dict[int, ast.Attribute] = {}
+        starts: list[ast.Attribute] = []
+        for node in attributes:
+            base = node.value
+            if base.__class__ is ast.Attribute:
+                outer[id(base)] = node
+            elif base.__class__ is ast.Name:
+                if base.id in origins:
+                    starts.append(node)
+                if base.id in UNPICKLERS:
+                    _require(node.attr not in _LOADS)
         used = Counter(_chain_from(start, outer) for start in starts)
         for root, names in used:
             for origin in origins[root]:
                 self._chain(origin, names)
         based = [root for node in self._gets if (root := self._get_chain(node))]
         modules = {name for name, found in origins.items() if any(map(self._is_outside_module, found))}
-        held = [node for node in self._kinds.get(ast.Name, ()) if node.id in modules]
+        held = compress(self._kinds.get(ast.Name, ()), map(modules.__contains__, self._names))
         loads = sum(node.ctx.__class__ is ast.Load for node in held)
         plain = sum(count for (root, _), count in used.items() if root in modules) + sum(
             map(modules.__contains__, based)
         )
         _require(loads == plain or loads == plain + self._probes(modules))
-        _require(not any(node.attr in _LOADS and _is_unpickler(node.value) for node in attributes))
 
     def _get_chain(self, node: ast.Call) -> str:
         """Check what `getattr` takes of an import; return the name of its object if that is a bare name."""
@@ -346,10 +357,6 @@ def _body_of(node: ast.FunctionDef) -> tuple[_Place, _Place]:
     """Return where the body of a function starts and ends; its decorators, defaults and annotations stand before."""
     first = node.body[0]
     return (first.lineno, first.col_offset), (node.end_lineno or 0, node.end_col_offset or 0)
-
-
-def _is_unpickler(node: ast.AST) -> bool:
-    return isinstance(node, ast.Name) and node.id in UNPICKLERS
 
 
 def _chain_from(start: ast.Attribute, outer: Mapping[int, ast.Attribute]) -> Chain:
