@@ -3,10 +3,11 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+COMPILED := $(VENV)/.compiled
 
 .DEFAULT_GOAL := help
 unexport PYTHONDONTWRITEBYTECODE # commands are started hundreds of times: none of them should compile all modules anew
-.PHONY: help demo test lint sdk hostile soak bench docs clean
+.PHONY: help demo test ready lint sdk hostile soak bench docs clean
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -17,10 +18,16 @@ $(BIN)/python:
 	@$(PYTHON) -m venv $(VENV) || { echo "python venv is missing; on Debian and Ubuntu: apt-get install python3-venv"; exit 2; }
 
 $(STAMP): pyproject.toml constraints.txt | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
-demo: $(STAMP) ## the whole job on this machine: devnet, six miners, verdicts, weights read back
+# pip compiles on one core, all of it. Here all cores compile what programs load; the rest is compiled when it is imported.
+RARELY := /(tests?|testing|pip|setuptools|mypy|moto|networkx|sympy)/
+$(COMPILED): $(STAMP)
+	@$(BIN)/python -m compileall -q -j 0 -x '$(RARELY)' $$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("platlib"))')
+	@touch $@
+
+demo: $(COMPILED) ## the whole job on this machine: devnet, six miners, verdicts, weights read back
 	$(BIN)/cacheon demo
 
 lint: $(STAMP) ## ruff, mypy strict, import rules
@@ -39,24 +46,28 @@ AGAIN := { test $$? -eq 1 && echo "Once more what failed:" && $(PYTEST) --last-f
 WORKERS ?= 2
 
 test: ## everything CI runs: lint, sdk and all tests
-	$(MAKE) --no-print-directory --jobs=2 --output-sync lint sdk
+	$(MAKE) --no-print-directory --jobs=2 --output-sync sdk lint ready
 	@rm -rf .pytest_cache
 	$(PYTEST) -m "not quiet" --numprocesses $(WORKERS) || $(AGAIN)
-	$(PYTEST) -m quiet || $(AGAIN)
+	$(PYTEST) -m quiet $$(grep -rl --include='test_*.py' quiet tests) || $(AGAIN)
 
-hostile: $(STAMP) ## every cheat of tests/hostile against intake and the referee
+# Beside `lint`: pytest compiles the test files once, not once in each worker. What cannot be collected, the tests tell.
+ready: $(COMPILED)
+	@$(PYTEST) --collect-only > $(VENV)/collected.txt 2>&1 || :
+
+hostile: $(COMPILED) ## every cheat of tests/hostile against intake and the referee
 	PYTHONPATH=. $(BIN)/python -m tests.hostile.run
 
-soak: $(STAMP) ## 10,000 blocks and 2,000 reveals through faults, forks and kills (about half an hour; docs/chain.md)
+soak: $(COMPILED) ## 10,000 blocks and 2,000 reveals through faults, forks and kills (about half an hour; docs/chain.md)
 	PYTHONPATH=. $(BIN)/python -m tests.soak.run
 
-fuzz: $(STAMP) ## every parser of hostile bytes, FUZZ_SECONDS=60 in all; failing inputs are kept in .fuzz/
+fuzz: $(COMPILED) ## every parser of hostile bytes, FUZZ_SECONDS=60 in all; failing inputs are kept in .fuzz/
 	$(BIN)/python -m tests.fuzz.run
 
-bench: $(STAMP) ## the numbers of benchmarks/, written to benchmarks/results/ (about half an hour)
+bench: $(COMPILED) ## the numbers of benchmarks/, written to benchmarks/results/ (about half an hour)
 	@for file in benchmarks/*.py; do echo "== $$file"; PYTHONPATH=. $(BIN)/python $$file || exit 1; done
 
-docs: $(STAMP) ## regenerate the generated pages of docs/
+docs: $(COMPILED) ## regenerate the generated pages of docs/
 	$(BIN)/python -m node.cli.reference docs/cli.md
 	$(BIN)/python -m config.target_reference > docs/targets.md
 	$(BIN)/python -m qualify.slots.judging > config/slot_judging.toml.new && mv config/slot_judging.toml.new config/slot_judging.toml

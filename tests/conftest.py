@@ -29,7 +29,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Each worker collects all tests, in the order in which they are handed out."""
-    if hasattr(config, "workerinput"):
-        from tests.turns import in_turn
+    from tests.turns import in_turn, quiet_is_found
 
+    quiet_is_found(items)
+    if hasattr(config, "workerinput"):
         in_turn(items)

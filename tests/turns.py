@@ -4,13 +4,15 @@ Invariants
 1. Tests that run arms take the core that attempts are measured on, of which a machine has one. They stand in one line,
    on one worker, so that they never wait for each other; every other file goes to whichever worker is free.
 2. Node ids stay what they are, so that `--last-failed` finds what failed.
-3. What a clock decides is marked `quiet` and is not run by workers at all.
+3. What a clock decides is marked `quiet` and is not run by workers at all. `make test` looks for it in the files that
+   hold that word, and collects no others again.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from xdist.scheduler import LoadFileScheduling
 
 ARMS = (
@@ -39,3 +41,10 @@ class Turns(LoadFileScheduling):
 def in_turn(items: list[Any]) -> None:
     """Put what runs arms first, so that no worker is left alone with it at the end."""
     items.sort(key=lambda item: not item.nodeid.startswith(ARMS))
+
+
+def quiet_is_found(items: list[Any]) -> None:
+    """Raise `pytest.UsageError` when a test is marked `quiet` and its file does not say so: nothing would run it."""
+    marked = {item.path for item in items if item.get_closest_marker("quiet")}
+    if hidden := sorted(str(path) for path in marked if "quiet" not in path.read_text("utf-8")):
+        raise pytest.UsageError(f"marked quiet from outside, where `make test` does not find it: {', '.join(hidden)}")
