@@ -3,7 +3,8 @@
 A call that is late because the machine gave its core to somebody else is no fault of the candidate. Two readings have
 to agree: the arm's threads were ready and waited for the core, and the core was neither idle nor running the arm (other
 processes, interrupts, time stolen by the hypervisor). An arm that sleeps does not wait; threads of its own that crowd
-each other are its own time.
+each other are its own time, also those that have ended by the time one looks: what an arm ran is the kernel's count
+for the whole process.
 
 The kernel adds up a thread's waiting only when it gets the core at last. A thread that is ready at both readings and
 had no turn in between has therefore waited all the while, although its counter stands still.
@@ -25,6 +26,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from qualify.stillness import cpu_ns
+
 FOREIGN_SHARE = 0.25  # of the time after a call became slow; an honest call is far shorter than its deadline
 STUCK_RAN_SHARE = 0.1  # of the time between two readings; an arm that runs for more than that is not stuck
 SUSPENDED_NS = 250_000_000  # a referee with a core of its own is not kept waiting for that long by load
@@ -34,7 +37,7 @@ _IDLE_FIELDS = (4, 5)  # idle and iowait of a `cpuN` line
 
 
 class CoreUse(NamedTuple):
-    """A reading, in ns: the monotonic clock, time an arm's threads ran and waited to run, time its core stood idle."""
+    """A reading, in ns: the monotonic clock, time an arm ran, time its threads waited to run, time its core was idle."""
 
     now: int
     ran: int
@@ -46,8 +49,8 @@ class CoreUse(NamedTuple):
 
 def read_use(pid: int, core: int) -> CoreUse:
     """Return the current reading; what cannot be read counts as zero."""
-    ran, waited, ready, stuck = _threads(pid)
-    return CoreUse(time.monotonic_ns(), ran, waited, _idle_ns(core), ready, stuck)
+    waited, ready, stuck = _threads(pid)
+    return CoreUse(time.monotonic_ns(), cpu_ns(pid), waited, _idle_ns(core), ready, stuck)
 
 
 def combined(uses: Sequence[CoreUse]) -> CoreUse:
@@ -102,20 +105,20 @@ def wait_for(poll: select.poll, milliseconds: float, *, apart: bool) -> tuple[li
         begin = now
 
 
-def _threads(pid: int) -> tuple[int, int, frozenset[tuple[str, int]], frozenset[tuple[str, int]]]:
-    """Return the ns that all threads ran and waited, and which are ready, and stuck, with their numbers of turns."""
-    ran = waited = 0
+def _threads(pid: int) -> tuple[int, frozenset[tuple[str, int]], frozenset[tuple[str, int]]]:
+    """Return the ns that all threads waited, and which of them are ready, and stuck, with their numbers of turns."""
+    waited = 0
     states: dict[str, set[tuple[str, int]]] = {"R": set(), "D": set()}
     for folder in Path(f"/proc/{pid}/task").glob("*"):
         try:
-            first, second, turns = map(int, (folder / "schedstat").read_text(encoding="ascii").split())
+            _, added, turns = map(int, (folder / "schedstat").read_text(encoding="ascii").split())
             state = (folder / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[0]
         except (OSError, ValueError, IndexError):
             continue
-        ran, waited = ran + first, waited + second
+        waited += added
         if state in states:
             states[state].add((folder.name, turns))
-    return ran, waited, frozenset(states["R"]), frozenset(states["D"])
+    return waited, frozenset(states["R"]), frozenset(states["D"])
 
 
 def _idle_ns(core: int) -> int:

@@ -3,7 +3,8 @@
 Invariants
 1. Only the x86_64 ABI passes; the x32 ABI and any other architecture kill the process.
 2. What the table does not allow fails with EPERM; calls that only an attack makes kill the process (SIGSYS).
-3. Threads may start, processes may not: no fork, no exec, no namespace flag, no new socket.
+3. Threads may start, processes may not: no fork, no exec, no namespace flag, no new socket. A thread starts with the
+   flags of a thread library: no call lets an arm sleep at will where a signal cannot stop it.
 4. Signals reach the process itself only, and never SIGKILL: a process that is found killed was killed by others. For
    the same reason it cannot lower the limits that the kernel enforces with it.
 5. The GPU profile adds what a CUDA driver needs and nothing else: Unix sockets that listen, and its own device calls.
@@ -45,7 +46,10 @@ _MASK = 0x54
 _SET_MODE_FILTER = 1
 _EVERY_THREAD = 1
 
-_CLONE_THREAD = 0x00010000
+# What a thread shares with the others: memory, working folder, descriptors, signal handlers, undo lists. Without the
+# descriptors, each thread would have as many of its own as the limit says for all.
+_CLONE_THREAD = 0x00000100 | 0x00000200 | 0x00000400 | 0x00000800 | 0x00010000 | 0x00040000
+_CLONE_THREAD_MAY = 0x00080000 | 0x00100000 | 0x00200000 | 0x00400000 | 0x01000000  # thread pointer, where its id goes
 _CLONE_FORBIDDEN = 0x7E020000 | 0x80  # every namespace flag
 _TERMINAL_PROBES = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)  # TCGETS GWINSZ FIONREAD FIONBIO FIONCLEX FIOCLEX
 _DRIVER_CALL_TYPE = 0x4600  # 'F' in the second byte: every call of the NVIDIA driver's nodes
@@ -163,7 +167,7 @@ def install(own_pid: int, profile: FilterProfile = FilterProfile.CPU, *, every_t
 
 def _argument_rules(own_pid: int, profile: FilterProfile) -> dict[str, _Program]:
     rules = {
-        "clone": _no_namespaces(threads_only=profile is not FilterProfile.TOOL),
+        "clone": _threads_or_no_namespaces(threads_only=profile is not FilterProfile.TOOL),
         # clone3 passes its flags in memory, where a filter cannot read them: libraries fall back to clone.
         "clone3": _always(_UNKNOWN),
         "ioctl": _driver_calls() if profile is FilterProfile.GPU else _one_of(1, _TERMINAL_PROBES),
@@ -180,11 +184,16 @@ def _argument_rules(own_pid: int, profile: FilterProfile) -> dict[str, _Program]
     return rules
 
 
-def _no_namespaces(*, threads_only: bool) -> _Program:
+def _threads_or_no_namespaces(*, threads_only: bool) -> _Program:
+    """With `threads_only`, the flags of a thread library and no others: the one of vfork, for a thread, puts the caller
+    to a sleep that nothing can stop or wake, for as long as the thread pleases."""
     block = _Program()
     block.load_argument(0)
     if threads_only:
-        block.give_unless_any_bit(_CLONE_THREAD, _DENY)
+        block.mask(~_CLONE_THREAD_MAY & 0xFFFFFFFF)
+        block.give_unless_equal(_CLONE_THREAD, _DENY)
+        block.give(_ALLOW)
+        return block
     block.give_if_any_bit(_CLONE_FORBIDDEN, _DENY)
     block.give(_ALLOW)
     return block

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from typing import Any
 
@@ -103,6 +104,22 @@ def test_a_reading_of_a_live_process_moves_forward() -> None:
     assert second.ran > first.ran
     assert second.now > first.now
     assert second.idle >= first.idle
+
+
+def test_threads_that_have_ended_have_run_all_the_same() -> None:
+    """Else an arm could let such threads use the core and say that others had it."""
+    used: list[float] = []
+
+    def spend() -> None:
+        while time.thread_time() < 0.2:
+            sum(range(1000))
+        used.append(time.thread_time())
+
+    first = read_use(os.getpid(), 0)
+    thread = threading.Thread(target=spend)
+    thread.start()
+    thread.join()
+    assert read_use(os.getpid(), 0).ran - first.ran >= used[0] * 0.9e9
 
 
 def test_a_process_that_is_gone_reads_as_zero() -> None:

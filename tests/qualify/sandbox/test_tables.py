@@ -68,9 +68,12 @@ def test_the_filter_decides_as_the_tables_say() -> None:
 @pytest.mark.parametrize(
     ("name", "arguments", "action"),
     [
-        ("clone", (0x3D0F00,), ALLOW),
+        ("clone", (0x3D0F00,), ALLOW),  # glibc
+        ("clone", (0x7D0F00,), ALLOW),  # musl
         ("clone", (17,), ERRNO | 1),
-        ("clone", (0x10000 | 0x10000000,), ERRNO | 1),
+        ("clone", (0x3D0F00 | 0x10000000,), ERRNO | 1),
+        ("clone", (0x3D0F00 | 0x4000,), ERRNO | 1),  # CLONE_VFORK: the caller sleeps where nothing stops it
+        ("clone", (0x3D0F00 & ~0x400,), ERRNO | 1),  # a table of descriptors of its own
         ("clone3", (0, 88), ERRNO | 38),
         ("kill", (2, 15), ALLOW),
         ("kill", (2, 9), KILL),
