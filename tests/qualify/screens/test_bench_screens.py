@@ -136,15 +136,22 @@ def test_a_miner_may_ask_for_every_case(sit: Sit, bundle: Write) -> None:
 
 
 @pytest.mark.quiet
-def test_a_clearly_slower_kernel_fails_the_short_measurement(sit: Sit, tmp_path: Path) -> None:
-    """As many launches as can decide are enough to say so, and the receipt holds bounds and an estimate."""
-    with sit(EXAMPLES / "silu_slow", arena=write_arena(tmp_path, launches=10)) as bench:
-        receipt = Speed(short=True).run(bench)
+def test_a_clearly_slower_kernel_fails_the_short_measurement(sit: Sit, bundle: Write, tmp_path: Path) -> None:
+    """As many launches as can decide are enough to say so, and the receipt holds bounds and an estimate.
+
+    Other work on the core may leave a measurement undecided; it is made again until one decides, and that one is right.
+    """
+    slow = bundle(HONEST + 20 * HONEST.splitlines(keepends=True)[-1])
+    decision = "undecided"
+    while decision == "undecided":
+        with sit(slow, arena=write_arena(tmp_path, launches=10)) as bench:
+            receipt = Speed(short=True).run(bench)
+        decision = receipt.facts["decision"]
     assert (receipt.outcome, receipt.code, receipt.blame) == ("failed", "NOT_FASTER", "miner")
     facts = {name: value for name, value in receipt.facts.items() if isinstance(value, int)}
     assert facts["upper_ppm"] <= facts["needed_ppm"] == 1_050_000
     assert facts["estimate_ppm"] < 1_000_000
-    assert receipt.facts["decision"] == "not_faster"
+    assert decision == "not_faster"
     assert bench.findings.incidents == []
 
 
