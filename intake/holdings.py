@@ -20,7 +20,7 @@ from intake.syntax import attribute_link, values_within
 TYPE_OF = "type()"  # stands for the class of some object; no name is spelled so
 _OWN = frozenset({"self", "cls"})
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp)
-_SETTERS = frozenset({"setattr", "delattr"})
+SETTERS = frozenset({"setattr", "delattr"})  # builtins that change an attribute
 
 _Edges = dict[str, list[str]]  # what may be held -> who may hold it
 
@@ -94,7 +94,7 @@ def _places(kinds: Kinds) -> Iterator[tuple[ast.AST, ast.AST]]:
         if node.ctx.__class__ is not ast.Load:
             yield node, node.value
     for node in kinds.get(ast.Call, ()):
-        if node.func.__class__ is ast.Name and node.func.id in _SETTERS and node.args:
+        if node.func.__class__ is ast.Name and node.func.id in SETTERS and node.args:
             yield node, node.args[0]
 
 

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from config.errors import IntakeError
 from config.limits import IntakeLimits
 from intake.closure import Dotted, Import, LocalModules, imports_of
-from intake.holdings import changes
+from intake.holdings import SETTERS, changes
 from intake.import_meanings import Chain, Meanings, with_aliases
 from intake.nodes import Kinds, sort_nodes
 from intake.scan_policy import (
@@ -104,6 +104,7 @@ class _Quiet:
         self._origins: Meanings = {}
         self._local_uses: set[Dotted] = set()
         self._names: list[str] = []  # of all nodes that are names, in their order
+        self._stored: list[ast.Attribute] = []  # attributes that are set or deleted
         self._gets: list[ast.Call] = []  # getattr with a literal name
 
     def run(self) -> QuietModule:
@@ -111,8 +112,10 @@ class _Quiet:
         statements = [node for kind in (ast.Import, ast.ImportFrom) for node in self._kinds.get(kind, ())]
         self._imports(statements)
         # `_origins` are what imports alone bind as yet.
-        foreign = {name for name, origins in self._origins.items() if not all(map(self._is_local, origins))}
-        _require(not changes(self._kinds, foreign))
+        self._note(self._kinds)
+        if self._stored or not SETTERS.isdisjoint(self._names):
+            foreign = {name for name, origins in self._origins.items() if not all(map(self._is_local, origins))}
+            _require(not changes(self._kinds, foreign))
         self._text_annotations()
         self._names_and_texts()
         meanings = with_aliases(self._origins, self._kinds)
@@ -124,6 +127,10 @@ class _Quiet:
         foreign = {name for name, origins in self._origins.items() if any(map(self._is_foreign, origins))}
         uses = tuple(LocalUse(dotted, self._path, 0) for dotted in self._local_uses)
         return QuietModule(imports_of(statements), ScannedModule(frozenset(), frozenset(foreign), uses))
+
+    def _note(self, kinds: Kinds) -> None:
+        self._names += [node.id for node in kinds.get(ast.Name, ())]
+        self._stored += [node for node in kinds.get(ast.Attribute, ()) if node.ctx.__class__ is not ast.Load]
 
     # Imports
 
@@ -164,7 +171,6 @@ class _Quiet:
     # Names, attributes, texts
 
     def _names_and_texts(self) -> None:
-        self._names = [node.id for node in self._kinds.get(ast.Name, ())]
         names = set(self._names)
         _require(names.isdisjoint(_LOUD_NAMES))
         _require(not any(name.startswith("__") and is_denied_attribute(name) for name in names))
@@ -235,6 +241,7 @@ class _Quiet:
         _require(more is not None and ast.NamedExpr not in more)
         # They are read as if they stood at module level, where no parameter hides a builtin.
         _require(not any(node.id in _LOCAL_NAMES for node in (more or {}).get(ast.Name, ())))
+        self._note(more or {})
         for kind, nodes in (more or {}).items():
             self._kinds[kind] = [*self._kinds.get(kind, ()), *nodes]
 
@@ -336,11 +343,10 @@ class _Quiet:
 
     def _targets(self) -> None:
         """Check that nothing is assigned into what came from an import."""
-        for kind in (ast.Attribute, ast.Subscript):
-            for node in self._kinds.get(kind, ()):
-                if node.ctx.__class__ is not ast.Load:
-                    for root in roots_of(node):
-                        _require(all(map(self._is_local, self._origins.get(root, ()))))
+        elements = self._kinds.get(ast.Subscript, ())
+        for node in (*self._stored, *(node for node in elements if node.ctx.__class__ is not ast.Load)):
+            for root in roots_of(node):
+                _require(all(map(self._is_local, self._origins.get(root, ()))))
 
 
 def _holds_module(origin: ImportedName) -> bool:
