@@ -37,7 +37,7 @@ _IDLE_FIELDS = (4, 5)  # idle and iowait of a `cpuN` line
 
 
 class CoreUse(NamedTuple):
-    """A reading, in ns: the monotonic clock, time an arm ran, time its threads waited to run, time its core was idle."""
+    """A reading, in ns: the monotonic clock, time an arm ran, time its threads waited, time its core was idle."""
 
     now: int
     ran: int

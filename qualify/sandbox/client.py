@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Protocol, Self
 
 import msgspec
@@ -41,6 +42,7 @@ from qualify.sandbox.wire import (
     ARGUMENT_BYTES,
     DESCRIPTOR_COUNT,
     Ended,
+    Particulars,
     Ready,
     SpawnRequest,
     Started,
@@ -48,6 +50,7 @@ from qualify.sandbox.wire import (
     ZygoteConfig,
     receive_client,
     send,
+    write_particulars,
 )
 
 __all__ = ["SandboxRefused", "SandboxedProcess", "Zygote"]
@@ -163,7 +166,7 @@ class Zygote(Closing):
             raise InternalError("SANDBOX_BAD_SPAWN", "every rank needs as many descriptors as the others.")
         if entry not in self._entries:
             raise InternalError("SANDBOX_BAD_SPAWN", f"no sandbox entry is called {entry!r}.")
-        process, others = self._request(SpawnRequest(entry, policy, argument), fds)
+        process, others = self._request(entry, policy, argument=argument, fds=fds)
         _close(others)
         return process
 
@@ -176,20 +179,32 @@ class Zygote(Closing):
         size = sum(len(os.fsencode(word)) + 1 for word in command)
         if not command or size > ARGUMENT_BYTES or policy.devices or policy.ablate:
             raise InternalError("SANDBOX_BAD_SPAWN", "a tool needs a command of at most 64 KiB, and no device.")
-        process, others = self._request(SpawnRequest("", policy, b"", tuple(command)), ())
+        process, others = self._request("", policy, command=tuple(command))
         return process, others[0]
 
-    def _request(self, request: SpawnRequest, fds: Sequence[int]) -> tuple[SandboxedProcess, list[int]]:
+    def _request(
+        self,
+        entry: str,
+        policy: SandboxPolicy,
+        *,
+        argument: bytes = b"",
+        command: tuple[str, ...] = (),
+        fds: Sequence[int] = (),
+    ) -> tuple[SandboxedProcess, list[int]]:
+        request = SpawnRequest(entry, replace(policy, readonly=(), environment=()), tool=bool(command))
+        particulars = write_particulars(Particulars(argument, command, policy.readonly, policy.environment))
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             try:
                 with self._lock:
-                    send(self._control, request, (theirs.fileno(), *fds))
+                    send(self._control, request, (theirs.fileno(), particulars, *fds))
             except OSError as error:
                 ours.close()
                 raise fork_server_gone(str(error)) from error
+            finally:
+                os.close(particulars)
         try:
-            return self._await_ready(ours, request.policy)
+            return self._await_ready(ours, policy)
         except BaseException:
             ours.close()
             raise

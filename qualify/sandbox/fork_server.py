@@ -3,7 +3,8 @@
 Invariants
 1. One thread, always: a fork copies only the calling thread, so a second one could leave a lock held for ever.
 2. Nothing here blocks except the poll; a slow child delays nobody.
-3. The loop ends when the client closes its end or dies; every child is dead before it returns.
+3. Nothing here reads what only one child may know, or what a child wrote: all later ones would inherit it.
+4. The loop ends when the client closes its end or dies; every child is dead before it returns.
 """
 
 from __future__ import annotations
@@ -84,20 +85,22 @@ class ForkServer:
         request, descriptors = receive_request(self._control)
         if request is None:
             return False
-        channel, declared = socket.socket(fileno=descriptors[0]), descriptors[1:]
+        channel, particulars, declared = socket.socket(fileno=descriptors[0]), descriptors[1], descriptors[2:]
         channel.setblocking(False)
         try:
-            self._start(request, channel, declared)
+            self._start(request, channel, particulars, declared)
         except LayerMissing as missing:
             _refuse(channel, missing.layer, missing.reason)
         except OSError as error:  # no descriptor, process or memory left on this host: the next request may find some
             _refuse(channel, "setup", f"the host has no room for another process: {error}")
         finally:
-            for descriptor in declared:
+            for descriptor in (particulars, *declared):
                 os.close(descriptor)
         return True
 
-    def _start(self, request: SpawnRequest, channel: socket.socket, declared: list[int]) -> None:
+    def _start(
+        self, request: SpawnRequest, channel: socket.socket, particulars: int, declared: list[int]
+    ) -> None:
         if request.policy.ablate and not self._ablation:
             raise LayerMissing(request.policy.ablate[0], "this fork server leaves no layer out")
         with contextlib.ExitStack() as undo, contextlib.ExitStack() as childs:
@@ -113,8 +116,8 @@ class ForkServer:
             leaf = self._make_leaf(request)
             if leaf is not None:
                 undo.callback(leaf.remove)
-            pid = self._fork(request, tuple(declared), theirs.fileno(), log_theirs, leaf)
-            watch = Watch(request.policy, leaf, many=bool(request.command))
+            pid = self._fork(request, particulars, tuple(declared), theirs.fileno(), log_theirs, leaf)
+            watch = Watch(request.policy, leaf, many=request.tool)
             run = Run(request.policy, channel, ours, log_ours, pid, os.pidfd_open(pid), leaf, watch)
             undo.pop_all()
         for descriptor in run.descriptors():
@@ -122,13 +125,18 @@ class ForkServer:
             self._poll.register(descriptor, select.POLLIN)
 
     def _fork(
-        self, request: SpawnRequest, declared: tuple[int, ...], stage_channel: int, log: int, leaf: cgroup.Leaf | None
+        self,
+        request: SpawnRequest,
+        particulars: int,
+        declared: tuple[int, ...],
+        stage_channel: int,
+        log: int,
+        leaf: cgroup.Leaf | None,
     ) -> int:
         plan = ChildPlan(
             entry=self._entries.get(request.entry, ""),
-            command=request.command,
             policy=request.policy,
-            argument=request.argument,
+            particulars=particulars,
             descriptors=declared,
             stage_channel=stage_channel,
             log=log,
@@ -140,12 +148,12 @@ class ForkServer:
         )
         pid = os.fork() if leaf is None else leaf.fork()
         if pid == 0:
-            (tool_stage.run_tool if plan.command else run_child)(plan)
+            (tool_stage.run_tool if request.tool else run_child)(plan)
         return pid
 
     def _make_leaf(self, request: SpawnRequest) -> cgroup.Leaf | None:
         policy = request.policy
-        own_tasks = tool_stage.OWN_TASKS if request.command else resource_limits.OWN_TASKS
+        own_tasks = tool_stage.OWN_TASKS if request.tool else resource_limits.OWN_TASKS
         needed = bool(policy.devices) and policy.requires("cgroup")  # nothing else bounds the memory of that profile
         if self._cgroup_parent is None or not policy.attempts("cgroup"):
             if needed:

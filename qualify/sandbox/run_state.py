@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 
 from qualify.sandbox.cgroup import Leaf
 from qualify.sandbox.layers import LayerMissing
-from qualify.sandbox.log_tail import LogTail
+from qualify.sandbox.log_file import LogFile
 from qualify.sandbox.outcome import MEMORY_EXIT_STATUS, Outcome, OutcomeKind
 from qualify.sandbox.policy import SandboxPolicy
 from qualify.sandbox.watch import LOOK_SECONDS, Watch
@@ -38,7 +38,6 @@ from qualify.sandbox.wire import (
 )
 
 SETUP_SECONDS = 15.0
-_READ_BYTES = 64 << 10
 _SHELL_SIGNAL = 128
 
 
@@ -55,7 +54,7 @@ class Run:
     leaf: Leaf | None
     watch: Watch
     deadline: float = field(default_factory=lambda: time.monotonic() + SETUP_SECONDS)
-    log: LogTail = field(default_factory=LogTail)
+    log: LogFile = field(default_factory=LogFile)
     reaper_pid: int = 0
     reaper_pidfd: int = -1
     members: dict[int, int] = field(default_factory=dict)  # pids of the ranks that wait for the word, by rank
@@ -131,14 +130,10 @@ class Run:
 
     def read_log(self) -> bool:
         """Take one chunk of output; False at end of file or when nothing is there."""
-        try:
-            chunk = os.read(self.log_descriptor, _READ_BYTES)
-        except BlockingIOError:
-            return False
-        self.log.add(chunk)
+        some = self.log.take(self.log_descriptor)
         if self.log.total_bytes > self.policy.output_bytes:
             self.halt(OutcomeKind.OUTPUT_LIMIT, f"wrote more than {self.policy.output_bytes} bytes of output")
-        return bool(chunk)
+        return some
 
     def finish(self) -> Outcome:
         """Reap, collect what is left, tell the client, release everything. The process has ended already."""
@@ -156,7 +151,8 @@ class Run:
             if descriptor >= 0:
                 os.close(descriptor)
         with contextlib.suppress(OSError):  # the client may have left: then nobody is there to be told
-            send(self.channel, Ended(outcome))
+            send(self.channel, Ended(outcome), (self.log.descriptor,))
+        self.log.close()
         self.channel.close()
         return outcome
 
@@ -171,7 +167,6 @@ class Run:
             signal=None if exited else self._signal(kind, status),
             layer=layer,
             detail=detail,
-            log=self.log.tail(),
             log_bytes=self.log.total_bytes,
             layers=self.layers,
             # Those that die with their pid namespace are waited for by nobody; then the last look has to do.

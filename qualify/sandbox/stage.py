@@ -15,14 +15,14 @@ import tempfile
 import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NoReturn
 
 from qualify.sandbox.cgroup import Leaf
 from qualify.sandbox.layers import LayerMissing
 from qualify.sandbox.policy import SandboxPolicy
 from qualify.sandbox.resource_limits import volunteer_for_oom
-from qualify.sandbox.wire import ChildRefused, send
+from qualify.sandbox.wire import ChildRefused, read_particulars, send
 
 FIRST_DESCRIPTOR = 3
 EXIT_REFUSED = 70
@@ -44,12 +44,15 @@ BASE_ENVIRONMENT = {
 
 @dataclass(frozen=True, slots=True)
 class ChildPlan:
-    """Everything a child needs, fixed before the fork. `command` is the tool to run; empty for an entry of ours."""
+    """Everything a child needs, fixed before the fork.
+
+    `particulars` is the descriptor of a file with the rest of the policy, the argument, and the `command` of a tool.
+    They are read by the child, from `settle` on: until then its policy has neither binds nor environment.
+    """
 
     entry: str
-    command: tuple[str, ...]
     policy: SandboxPolicy
-    argument: bytes
+    particulars: int
     descriptors: tuple[int, ...]
     stage_channel: int
     log: int
@@ -58,6 +61,14 @@ class ChildPlan:
     zygote_pid: int
     leaf: Leaf | None
     outside_root: bool
+    argument: bytes = b""
+    command: tuple[str, ...] = ()
+
+    def complete(self) -> ChildPlan:
+        """Return the plan with its particulars."""
+        own = read_particulars(self.particulars)
+        policy = replace(self.policy, readonly=own.readonly, environment=own.environment)
+        return replace(self, policy=policy, argument=own.argument, command=own.command)
 
     def binds(self) -> list[tuple[str, str]]:
         """Return every read-only pair (host path, inside path)."""
@@ -100,8 +111,9 @@ class Stage:
 
 
 def settle(plan: ChildPlan) -> Stage:
-    """Give every kept descriptor its final number and close all others."""
+    """Read the particulars, give every kept descriptor its final number and close all others."""
     os.setsid()
+    plan = plan.complete()
     lifted = [_lift(descriptor) for descriptor in (*plan.descriptors, plan.stage_channel)]
     null = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
     for target, source in enumerate((null, plan.log, plan.log)):

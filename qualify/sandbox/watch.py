@@ -22,6 +22,7 @@ LOOK_SECONDS = 0.2
 _TICKS = os.sysconf("SC_CLK_TCK")
 _CPU_FIELDS = slice(11, 15)  # utime, stime, cutime, cstime, counted from the state that follows the name
 _RESIDENT_FIELD = 21
+_STAT = bytearray(1024)  # wiped after use: the name of a process is its own, and later children inherit this memory
 Breach = tuple[OutcomeKind, str]
 
 
@@ -109,10 +110,18 @@ def _children(pid: int) -> list[int]:
 
 def _numbers(pid: int, which: slice) -> list[int]:
     try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            return [int(field) for field in file.read().rpartition(b") ")[2].split()[which]]
+        descriptor = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
     except (FileNotFoundError, ProcessLookupError):
         return []
+    try:
+        length = os.readv(descriptor, [_STAT])
+        after_name = _STAT.rindex(b") ", 0, length) + 2
+        return [int(field) for field in bytes(_STAT[after_name:length]).split()[which]]
+    except (ProcessLookupError, ValueError):
+        return []
+    finally:
+        os.close(descriptor)
+        _STAT[:] = bytes(len(_STAT))
 
 
 def _listing(path: str) -> list[str]:

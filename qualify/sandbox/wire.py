@@ -4,18 +4,22 @@ Invariants
 1. Both ends of every channel are our code; foreign code never holds one of these sockets.
 2. One message is one packet (SOCK_SEQPACKET): nothing is framed, split or merged.
 3. Packets are bounded by `PACKET_BYTES`; arguments by `ARGUMENT_BYTES`; descriptors by `DESCRIPTOR_COUNT`.
+4. A child inherits all of the fork server's memory, what was freed included. Therefore what tells one run from another,
+   and what foreign code wrote, never enters it: a run's `Particulars` go there, and its log comes back, as files.
 """
 
 from __future__ import annotations
 
 import array
+import os
 import socket
 import struct
 from collections.abc import Sequence
+from dataclasses import replace
 
 import msgspec
 
-from qualify.sandbox.outcome import Outcome
+from qualify.sandbox.outcome import LOG_TAIL_BYTES, Outcome
 from qualify.sandbox.policy import SandboxPolicy
 
 ARGUMENT_BYTES = 64 << 10
@@ -51,15 +55,26 @@ class StartFailed(msgspec.Struct, frozen=True, tag="start_failed"):
 
 
 class SpawnRequest(msgspec.Struct, frozen=True, tag="spawn"):
-    """Run `entry`, or the program `command`, under `policy`.
+    """Run `entry`, or a `tool`, under the limits of `policy`.
 
-    Descriptors travel beside it: first the run's channel, then the declared ones.
+    Descriptors travel beside it: first the run's channel, then a file with its `Particulars`, then the declared ones.
     """
 
     entry: str
     policy: SandboxPolicy
+    tool: bool = False
+
+
+class Particulars(msgspec.Struct, frozen=True):
+    """What only the child of one run may know: what it is given, and from where. `command` is the program of a tool.
+
+    `readonly` and `environment` are those of its policy.
+    """
+
     argument: bytes
-    command: tuple[str, ...] = ()
+    command: tuple[str, ...]
+    readonly: tuple[tuple[str, str], ...]
+    environment: tuple[tuple[str, str], ...]
 
 
 class Ready(msgspec.Struct, frozen=True, tag="ready"):
@@ -73,7 +88,7 @@ class Ready(msgspec.Struct, frozen=True, tag="ready"):
 
 
 class Ended(msgspec.Struct, frozen=True, tag="ended"):
-    """The last message of a run."""
+    """The last message of a run. Its log travels beside it, as a file, and is put into the outcome where it arrives."""
 
     outcome: Outcome
 
@@ -123,6 +138,20 @@ StageMessage = ReaperAlive | ScratchOpen | ToolWaits | ChildReady | ChildRefused
 _client_decoder = msgspec.json.Decoder(ClientMessage)
 _stage_decoder = msgspec.json.Decoder(StageMessage)
 _request_decoder = msgspec.json.Decoder(SpawnRequest)
+_particulars_decoder = msgspec.json.Decoder(Particulars)
+
+
+def write_particulars(particulars: Particulars) -> int:
+    """Return the descriptor of a new file that holds `particulars`; the caller closes it. Raises `OSError`."""
+    descriptor = os.memfd_create("particulars", os.MFD_CLOEXEC)
+    with os.fdopen(descriptor, "wb", closefd=False) as file:
+        file.write(msgspec.json.encode(particulars))
+    return descriptor
+
+
+def read_particulars(descriptor: int) -> Particulars:
+    """Read what `write_particulars` wrote; only for the child that it is meant for."""
+    return _particulars_decoder.decode(os.pread(descriptor, os.fstat(descriptor).st_size, 0))
 
 
 def send(channel: socket.socket, message: msgspec.Struct, descriptors: Sequence[int] = ()) -> None:
@@ -143,7 +172,15 @@ def receive_request(control: socket.socket) -> tuple[SpawnRequest | None, list[i
 def receive_client(channel: socket.socket) -> tuple[ClientMessage | None, list[int]]:
     """Return the next message to the client and its descriptors, or None when the fork server is gone."""
     payload, descriptors = _receive(channel)
-    return (_client_decoder.decode(payload) if payload else None), descriptors
+    message = _client_decoder.decode(payload) if payload else None
+    if isinstance(message, Ended) and descriptors:
+        size = os.fstat(descriptors[0]).st_size
+        log = os.pread(descriptors[0], LOG_TAIL_BYTES, max(0, size - LOG_TAIL_BYTES))
+        message = Ended(replace(message.outcome, log=log))
+        for descriptor in descriptors:
+            os.close(descriptor)
+        descriptors = []
+    return message, descriptors
 
 
 def receive_stage(channel: socket.socket) -> tuple[StageMessage | None, int, int]:
@@ -163,5 +200,5 @@ def receive_stage(channel: socket.socket) -> tuple[StageMessage | None, int, int
 
 
 def _receive(channel: socket.socket) -> tuple[bytes, list[int]]:
-    payload, descriptors, _, _ = socket.recv_fds(channel, PACKET_BYTES, DESCRIPTOR_COUNT + 1)
+    payload, descriptors, _, _ = socket.recv_fds(channel, PACKET_BYTES, DESCRIPTOR_COUNT + 2)
     return payload, descriptors

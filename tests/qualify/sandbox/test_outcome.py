@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import signal
 
 import pytest
 
 from qualify.sandbox.client import Zygote
-from qualify.sandbox.log_tail import LogTail
+from qualify.sandbox.log_file import LogFile
 from qualify.sandbox.outcome import LOG_TAIL_BYTES, Outcome, OutcomeKind, signal_name
 from qualify.sandbox.policy import SandboxPolicy
 
@@ -107,11 +108,18 @@ def test_killing_is_reported_as_killed(zygote: Zygote) -> None:
         child.freeze()
 
 
-def test_the_log_tail_is_bounded_and_counts_everything() -> None:
-    """The tail holds the last bytes of a long stream."""
-    tail = LogTail()
-    for index in range(100):
-        tail.add(bytes([index]) * 10_000)
-    assert tail.total_bytes == 1_000_000
-    assert len(tail.tail()) == LOG_TAIL_BYTES
-    assert tail.tail()[-1] == 99
+def test_a_log_keeps_everything_in_its_file_and_counts_it() -> None:
+    """Chunk by chunk, to the end of the pipe; an empty pipe that is still open is no end."""
+    source, sink = os.pipe()
+    os.set_blocking(source, False)
+    log = LogFile()
+    assert not log.take(source)
+    for index in range(10):
+        os.write(sink, bytes([index]) * 10_000)
+        assert log.take(source)
+    os.close(sink)
+    assert not log.take(source)
+    assert log.total_bytes == 100_000
+    assert os.pread(log.descriptor, 100_001, 0) == b"".join(bytes([index]) * 10_000 for index in range(10))
+    log.close()
+    os.close(source)
