@@ -29,8 +29,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Each worker collects all tests, in the order in which they are handed out."""
-    from tests.turns import in_turn, quiet_is_found
+    from tests.turns import arms_are_known, in_turn, quiet_is_found
 
+    arms_are_known(items)
     quiet_is_found(items)
     if hasattr(config, "workerinput"):
         in_turn(items)
