@@ -13,12 +13,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 
+SEPARATOR = "\x1f"
 _ROUNDS = 8  # of refinement inside one circle
 
 
 def digest_of(*parts: str) -> str:
     """Return the lower-hex SHA-256 of some texts, none of which holds the separator."""
-    return hashlib.sha256("\x1f".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
+    return hashlib.sha256(SEPARATOR.join(parts).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def deep_digests(shallow: Sequence[str], references: Sequence[Sequence[int]]) -> list[str]:

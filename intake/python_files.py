@@ -19,7 +19,7 @@ from config.limits import IntakeLimits
 from intake.beside import spare_processors, spread
 from intake.closure import LocalModules, check_source, python_closure
 from intake.file_facts import FileFacts, scan_file, scan_fully, told
-from intake.fingerprint.names import File
+from intake.fingerprint.outline import File
 from intake.manifest import Manifest, Op, called_names
 from intake.manifest_fields import MANIFEST
 from intake.native import units_of

@@ -22,7 +22,8 @@ from typing import Final, NamedTuple
 from config.canonical import domain_digest
 from intake.closure import LocalModules
 from intake.digest_graph import digest_of
-from intake.fingerprint.names import File, Trees
+from intake.fingerprint.names import Trees
+from intake.fingerprint.outline import File
 from intake.fingerprint.program import Program
 from intake.manifest import Op
 from intake.parts import PYTHON, Part, heaviest

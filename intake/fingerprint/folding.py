@@ -9,10 +9,14 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
+from intake.syntax import children
+
 MISSING: Final = object()  # "not a constant"
+_LITERAL = frozenset({ast.Constant, ast.UnaryOp, ast.BinOp, ast.Compare})
 _BITS = 256
 _CHARACTERS = 4096
 _BINARY: dict[type, Callable[[Any, Any], Any]] = {
@@ -81,6 +85,8 @@ def compare(kind: type, left: object, right: object) -> object:
 
 def literal(node: ast.AST) -> object:
     """Return the constant that an expression without names is, or MISSING."""
+    if node.__class__ not in _LITERAL:
+        return MISSING
     if isinstance(node, ast.Constant):
         return node.value
     if isinstance(node, ast.UnaryOp):
@@ -93,6 +99,25 @@ def literal(node: ast.AST) -> object:
         sides = literal(node.left), literal(node.comparators[0])
         return MISSING if MISSING in sides else compare(type(node.ops[0]), *sides)
     return MISSING
+
+
+def nesting(value: ast.expr, bound: int, inside: Mapping[str, int] = MappingProxyType({})) -> int:
+    """Return the depth of an expression, `inside` counting for some names; more than `bound` is all that matters."""
+    deepest = depth = 0
+    level: list[Any] = [value]
+    while level and deepest <= bound:
+        depth += 1
+        deepest = max(deepest, depth)
+        below: list[Any] = []
+        for node in level:
+            kind = node.__class__
+            if kind is ast.Name:
+                if node.id in inside:
+                    deepest = max(deepest, depth + inside[node.id])
+            elif kind is not ast.Constant:
+                below += children(node)
+        level = below
+    return deepest
 
 
 def _is_huge(value: object) -> bool:

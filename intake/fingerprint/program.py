@@ -8,17 +8,23 @@ Invariants
 
 from __future__ import annotations
 
+import ast
+import re
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
 from intake.closure import LocalModules
-from intake.digest_graph import deep_digests, digest_of, reached
+from intake.digest_graph import SEPARATOR, deep_digests, digest_of, reached
 from intake.fingerprint.body import Body, weight_of
-from intake.fingerprint.names import Definition, File, Names, Trees
+from intake.fingerprint.names import Definition, Names, Trees
+from intake.fingerprint.outline import File
 from intake.fingerprint.reading import Constants
 
-_KERNEL_LANGUAGES = ("x:triton", "x:cutlass")
+_KERNEL_LANGUAGES = re.compile(f"(?:^|{SEPARATOR})x:(?:triton|cutlass)")
+# The value in the token of a constant, which comes after its kind.
+_KINDS = ("bool", "bytes", "complex", "ellipsis", "float", "int", "NoneType", "str")
+_VALUES = re.compile(f":(?:{'|'.join(f'(?<={SEPARATOR}c:{kind}:)' for kind in _KINDS)})[^{SEPARATOR}]*")
 
 
 class Node(NamedTuple):
@@ -134,18 +140,19 @@ class Program:
     def _write_pending(self) -> None:
         while self._pending:
             path, queue = next(iter(self._pending.items()))
+            statements = self._names.statements(path)
             while queue:
                 index, what = queue.pop()
                 if isinstance(what, Definition):
-                    self._write_name(index, what)
+                    self._write_name(index, what, statements)
                     continue
-                body = Body(self._names, self._constants, path, what)
+                body = Body(self._names, self._constants, path, what, statements[what])
                 body.write()
                 self.references[index] = [self._definition(definition) for definition in body.references]
-                self._store(index, body.tokens, body.line)
+                self._store(index, body.tokens, statements[what].lineno)
             del self._pending[path]
 
-    def _write_name(self, index: int, definition: Definition) -> None:
+    def _write_name(self, index: int, definition: Definition, statements: list[ast.stmt]) -> None:
         """Write a name whose statements are nodes of their own."""
         file = self._names.file(definition.path)
         tokens = []
@@ -154,14 +161,17 @@ class Program:
             names = file.bound[place]
             self.references[index].append(self._statement(definition.path, next(iter(names)), place))
             tokens.append(f"name:{names[definition.name]}")
-        self._store(index, tokens, self._names.statements(definition)[0].lineno)
+        self._store(index, tokens, statements[file.defined[definition.name][0]].lineno)
 
     def _store(self, index: int, tokens: list[str], line: int) -> None:
-        shape = [token[: token.index(":", 2)] if token[:2] == "c:" else token for token in tokens]
-        self.nodes[index] = self.nodes[index]._replace(
-            line=line,
-            digest=digest_of(*tokens),
-            shape=digest_of(*shape),
+        text = SEPARATOR.join(tokens)
+        path, _, name, *_ = self.nodes[index]
+        self.nodes[index] = Node(
+            path,
+            line,
+            name,
+            digest=digest_of(text),
+            shape=digest_of(_VALUES.sub("", SEPARATOR + text)[1:]),
             weight=0 if tokens == ["{", "}"] else weight_of(tokens),
-            holds_kernel=any(token.startswith(_KERNEL_LANGUAGES) for token in tokens),
+            holds_kernel=_KERNEL_LANGUAGES.search(text) is not None,
         )

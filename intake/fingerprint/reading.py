@@ -10,18 +10,18 @@ Invariants
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
+from typing import Any, ClassVar
 
-from intake.fingerprint.folding import MISSING, binary, compare, unary
+from intake.fingerprint.folding import MISSING, binary, compare, is_number, unary
+from intake.fingerprint.frame import Frame
 from intake.fingerprint.names import Definition, Module, Names
-from intake.fingerprint.rewrite import Frame, nesting
+from intake.fingerprint.outline import ASK
+from intake.fingerprint.purity import Purity
 from intake.fingerprint.usage import CLASS, Analysis, imported
 from intake.syntax import dotted_name
 
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-_NAMES = frozenset({ast.Name, ast.Attribute})
-_COMPUTED = frozenset({ast.BinOp, ast.UnaryOp, ast.Compare, ast.JoinedStr})
 _CONSTANT_DEPTH = 4  # constants followed through definitions
-_CONSTANT_NESTING = 12  # levels of an expression that is taken for a constant
 
 
 class Constants:
@@ -36,53 +36,49 @@ class Constants:
         """Return the places of a function's parameters by name, or of a plain class's; {} for anything else."""
         known = self._parameters.get(definition)
         if known is None:
-            statements = self._names.statements(definition)
-            function, skipped = statements[0] if len(statements) == 1 else None, 0
-            if isinstance(function, ast.ClassDef):
-                function, skipped = _constructor(function), 1
-            arguments = function.args if isinstance(function, _FUNCTIONS) else None
-            items = [] if arguments is None else [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
-            known = self._parameters[definition] = {item.arg: index for index, item in enumerate(items[skipped:])}
+            names = self._names.file(definition.path).parameters.get(definition.name, ())
+            known = self._parameters[definition] = {name: place for place, name in enumerate(names)}
         return known
 
     def of(self, definition: Definition, depth: int = _CONSTANT_DEPTH) -> object:
         """Return the constant behind a definition, or MISSING."""
-        if definition in self._known:
-            return self._known[definition]
+        known = self._known.get(definition, self)
+        if known is not self:
+            return known
         self._known[definition] = MISSING  # for definitions that go in a circle
-        statements = self._names.statements(definition)
-        (statement, *others) = statements
-        value = statement.value if isinstance(statement, ast.Assign | ast.AnnAssign) else None
-        targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
-        plain = not others and len(targets) == 1 and isinstance(targets[0], ast.Name)
-        if value is None or not plain or depth == 0 or nesting(value, _CONSTANT_NESTING) > _CONSTANT_NESTING:
+        file = self._names.file(definition.path)
+        value = file.values.get(definition.name, MISSING)
+        if value is MISSING or depth == 0 or self._names.is_rebound(definition):
             return MISSING
-        if self._names.is_rebound(definition):
-            return MISSING
-        place = self._names.file(definition.path).defined[definition.name][0]
-        self._known[definition] = Reading(self._names, self, definition.path, place, depth - 1).value()
-        return self._known[definition]
+        if value is ASK:
+            place = file.defined[definition.name][0]
+            statement = self._names.statements(definition.path)[place]
+            value = Reading(self._names, self, definition.path, place, statement, depth - 1).value()
+        self._known[definition] = value
+        return value
 
 
-def _constructor(node: ast.ClassDef) -> ast.stmt | None:
-    """Return the one plain `__init__` of a class that inherits nothing."""
-    found = [item for item in node.body if isinstance(item, _FUNCTIONS) and item.name in ("__init__", "__new__")]
-    plain = not (node.bases or node.keywords or node.decorator_list) and len(found) == 1
-    return found[0] if plain and found[0].name == "__init__" and not found[0].decorator_list else None
+class Reading(Purity):
+    """Reads the top-level `statement` at `place` of `path`."""
 
-
-class Reading:
-    """Reads the top-level statement at `place` of `path`."""
-
-    def __init__(self, names: Names, constants: Constants, path: str, place: int, depth: int = _CONSTANT_DEPTH) -> None:
+    def __init__(
+        self,
+        names: Names,
+        constants: Constants,
+        path: str,
+        place: int,
+        statement: ast.stmt,
+        depth: int = _CONSTANT_DEPTH,
+    ) -> None:
+        super().__init__()
         self._names = names
         self._constants = constants
         self._path = path
         self._depth = depth
-        self._statement = names.statement(path, place)
-        self._analysis = Analysis(self._statement)
+        self._statement = statement
+        self._analysis = Analysis(statement)
         self._own = names.file(path).bound.get(place, {}).keys()
-        self._folded: dict[int, tuple[ast.AST, object]] = {}  # with the node, so that its id stays its own
+        self._folded: dict[int, object] = {}
         self._frames = [Frame(self._analysis.module)]
 
     def value(self) -> object:
@@ -90,22 +86,20 @@ class Reading:
         value = getattr(self._statement, "value", None)
         return self.fold(value) if isinstance(value, ast.AST) else MISSING
 
-    def is_pure(self, node: ast.AST) -> bool:
-        """Say whether a node only reads and computes."""
-        return id(node) not in self._analysis.impure
-
-    def adopt(self, node: ast.AST, *, like: ast.AST) -> None:
-        """Treat a node that was made just now as another one."""
-        self._analysis.adopt(node, like=like)
-
-    def taint(self, node: ast.AST, name: str) -> bool:
-        """Treat everything around a use of `name` as impure."""
-        return self._analysis.taint(node, name)
-
     def meaning_of(self, node: ast.AST) -> Definition | Module | str | None:
         """Return what a dotted name outside all local scopes means; None for anything else."""
+        root: Any = node
+        while root.__class__ is ast.Attribute:
+            root = root.value
+        # Most names are local, and most of the rest are no names: they are told without writing the name down.
+        kind = root.__class__
+        if kind is ast.Name:
+            if self._frame_of(root.id) is not None:
+                return None
+        elif kind is not ast.Call:
+            return None
         chain = dotted_name(node)
-        if chain is None or self._frame_of(chain[0].id) is not None or chain[0].id in self._own:
+        if chain is None or chain[0].id in self._own or self._frame_of(chain[0].id) is not None:
             return None
         attributes = list(chain[1])
         meaning = self._names.resolve(self._path, chain[0].id, attributes)
@@ -129,12 +123,18 @@ class Reading:
 
     def _frame_of(self, name: str) -> Frame | None:
         """Return the scope that binds a name; None for the top level of the file."""
+        homes = self._frames[-1].homes
+        if name in homes:
+            return homes[name]
+        home = homes[name] = self._home_of(name)
+        return home
+
+    def _home_of(self, name: str) -> Frame | None:
         frames = self._frames
         last = len(frames) - 1
         for index in range(last, 0, -1):  # the first one is the module's
             frame = frames[index]
-            usage = frame.usage
-            if name in usage.stores and name not in usage.elsewhere and (usage.kind != CLASS or index == last):
+            if frame.usage.binds(name) and (index == last or frame.usage.kind != CLASS):
                 return frame
         return None
 
@@ -147,30 +147,38 @@ class Reading:
 
     def fold(self, node: ast.AST) -> object:
         """Return the constant that an expression is, or MISSING."""
-        if isinstance(node, ast.Constant):
-            return node.value
-        kind = node.__class__
-        if kind in _NAMES:
-            return self._fold_name(node)  # type: ignore[arg-type]
-        if kind not in _COMPUTED:
-            return MISSING
-        known = self._folded.get(id(node))
-        if known is None:
-            known = self._folded[id(node)] = node, self._fold(node)  # type: ignore[arg-type]
-        return known[1]
+        folder = self._FOLDERS.get(node.__class__)
+        return MISSING if folder is None else folder(self, node)
 
-    def _fold(self, node: ast.BinOp | ast.UnaryOp | ast.Compare | ast.JoinedStr) -> object:
+    def is_number(self, node: ast.AST) -> bool:
+        """Say whether an expression is a constant number."""
+        folder = self._FOLDERS.get(node.__class__)
+        return folder is not None and is_number(folder(self, node))
+
+    def _fold_constant(self, node: ast.Constant) -> object:
+        return node.value
+
+    def _fold_computed(self, node: ast.BinOp | ast.UnaryOp | ast.Compare | ast.JoinedStr) -> object:
+        # Nodes are those of the statement, or adopted: while the reading lives, their ids stay their own.
+        key = id(node)
+        if key in self._folded:
+            return self._folded[key]
+        value = self._folded[key] = self._computed_value(node)
+        return value
+
+    def _computed_value(self, node: ast.BinOp | ast.UnaryOp | ast.Compare | ast.JoinedStr) -> object:
+        if isinstance(node, ast.BinOp):
+            folder = self._FOLDERS.get(node.left.__class__)
+            left = MISSING if folder is None else folder(self, node.left)
+            right = MISSING if left is MISSING else self.fold(node.right)
+            return MISSING if right is MISSING else binary(type(node.op), left, right)
+        if isinstance(node, ast.UnaryOp):
+            value = self.fold(node.operand)
+            return MISSING if value is MISSING else unary(type(node.op), value)
         if isinstance(node, ast.JoinedStr):
             texts = [self.fold(part) for part in node.values]
             plain = all(isinstance(text, str) for text in texts)
             return "".join(map(str, texts)) if plain else MISSING
-        if isinstance(node, ast.UnaryOp):
-            value = self.fold(node.operand)
-            return MISSING if value is MISSING else unary(type(node.op), value)
-        if isinstance(node, ast.BinOp):
-            left = self.fold(node.left)
-            right = MISSING if left is MISSING else self.fold(node.right)
-            return MISSING if right is MISSING else binary(type(node.op), left, right)
         is_main = len(node.ops) == 1 and self.meaning_of(node.left) == "n:__name__"
         left = "imported" if is_main else self.fold(node.left)
         right = self.fold(node.comparators[0]) if len(node.ops) == 1 else MISSING
@@ -178,9 +186,18 @@ class Reading:
 
     def _fold_name(self, node: ast.Name | ast.Attribute) -> object:
         if isinstance(node, ast.Name) and (frame := self._frame_of(node.id)) is not None:
-            if node.id not in frame.values:
+            name = node.id
+            if name not in frame.values:
                 return MISSING
-            with frame.standing_in(node.id) as value:
-                return self.fold(value)
+            value = frame.stand_in(name)
+            folded = self.fold(value.node)
+            frame.values[name] = value
+            return folded
         meaning = self.meaning_of(node)
         return self._constants.of(meaning, self._depth) if isinstance(meaning, Definition) else MISSING
+
+    _FOLDERS: ClassVar[dict[type, Callable[[Any, Any], object]]] = {
+        ast.Constant: _fold_constant,
+        **dict.fromkeys((ast.BinOp, ast.UnaryOp, ast.Compare, ast.JoinedStr), _fold_computed),
+        **dict.fromkeys((ast.Name, ast.Attribute), _fold_name),
+    }

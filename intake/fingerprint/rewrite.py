@@ -11,82 +11,31 @@ Invariants
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from types import MappingProxyType
-from typing import NamedTuple, Protocol
+from collections.abc import Sequence
+from typing import Any, Protocol
 
-from intake.fingerprint.folding import MISSING, literal
-from intake.fingerprint.names import is_noise
-from intake.fingerprint.usage import FUNCTION, Usage, taken_apart
+from intake.fingerprint.folding import MISSING, literal, nesting
+from intake.fingerprint.frame import Frame, Value
+from intake.fingerprint.outline import is_noise
+from intake.fingerprint.usage import taken_apart
 from intake.syntax import children, dotted_name
 
-_ENDS = (ast.Return, ast.Raise, ast.Break, ast.Continue)
-_VALUED = (ast.Assign, ast.Return, ast.Expr, ast.AnnAssign)
+_ENDS = frozenset({ast.Return, ast.Raise, ast.Break, ast.Continue})
+_VALUED = frozenset({ast.Assign, ast.Return, ast.Expr, ast.AnnAssign})
 _DEPTH = 24  # levels of an expression that may stand in for a name
-_IN_ORDER = (
-    ast.Attribute,
-    ast.BinOp,
-    ast.UnaryOp,
-    ast.Compare,
-    ast.Tuple,
-    ast.List,
-    ast.Subscript,
-    ast.Slice,
-    ast.Starred,
+_IN_ORDER = frozenset(
+    {
+        ast.Attribute,
+        ast.BinOp,
+        ast.UnaryOp,
+        ast.Compare,
+        ast.Tuple,
+        ast.List,
+        ast.Subscript,
+        ast.Slice,
+        ast.Starred,
+    }
 )
-
-
-class Value(NamedTuple):
-    """An expression that stands for a name, and what stood for the same name before, to which the expression refers."""
-
-    node: ast.expr
-    before: Value | None
-
-
-class Frame:
-    """One open scope: its usage, the numbers of its locals, and the expressions that stand for some of them."""
-
-    def __init__(self, usage: Usage, *, is_kernel: bool = False) -> None:
-        self.usage = usage
-        self.is_kernel = is_kernel
-        self.numbers: dict[str, int] = {}
-        self.values: dict[str, Value] = {}
-        self.depths: dict[str, int] = {}
-        self.started: dict[str, int] = {}  # versions of each name that were written so far
-
-    @property
-    def is_function(self) -> bool:
-        """Whether this is the scope of a function."""
-        return self.usage.kind == FUNCTION
-
-    @contextmanager
-    def standing_in(self, name: str) -> Iterator[ast.expr]:
-        """Give the expression that stands for a name; inside, the name means what it meant to that expression."""
-        value = self.values.pop(name)
-        if value.before is not None:
-            self.values[name] = value.before
-        yield value.node
-        self.values[name] = value
-
-    def next_version(self, name: str, *, is_straight: bool) -> tuple[int, int]:
-        """Return how often what is assigned now is bound, and how often it is read."""
-        usage, started = self.usage, self.started.get(name, 0)
-        if is_straight and self.is_own(name) and usage.has_versions(name) and started < len(usage.versions[name]):
-            return 1, usage.versions[name][started]
-        return usage.stores.get(name, 0), usage.loads.get(name, 0)
-
-    def start_version(self, statement: ast.stmt) -> None:
-        """Note that a statement on the straight path was written."""
-        name = _single_assignment(statement)[0]
-        if isinstance(statement, ast.AugAssign) and isinstance(statement.target, ast.Name):
-            name = statement.target.id
-        if name:
-            self.started[name] = self.started.get(name, 0) + 1
-
-    def is_own(self, name: str) -> bool:
-        """Say whether `name` is a local of this function that no nested scope sees."""
-        return self.is_function and self.usage.binds(name) and name not in self.usage.inner
 
 
 class Reader(Protocol):
@@ -118,26 +67,26 @@ class Reader(Protocol):
         """Treat everything around a use of `name` as impure."""
 
 
-def live_statements(body: Sequence[ast.stmt], reader: Reader, *, in_kernel: bool) -> Iterator[ast.stmt]:
-    """Yield the statements of a block that do something, chained and parallel assignments taken apart."""
+def live_statements(body: Sequence[ast.stmt], reader: Reader, *, in_kernel: bool) -> list[ast.stmt]:
+    """Return the statements of a block that do something, chained and parallel assignments taken apart."""
+    live: list[ast.stmt] = []
     for statement in body:
-        if isinstance(statement, ast.If) and (known := reader.truth(statement.test)) is not None:
-            taken = statement.body if known else statement.orelse
-            live = list(live_statements(taken, reader, in_kernel=in_kernel))
-            yield from live
-            if live and isinstance(live[-1], _ENDS):
-                return
-            continue
-        if isinstance(statement, ast.While) and not statement.orelse and reader.truth(statement.test) is False:
-            continue
-        if is_noise(statement) or _does_nothing(statement, reader):
-            continue
-        if in_kernel and isinstance(statement, ast.AugAssign):
-            yield _plain_assignment(statement, reader)
-        else:
-            yield from taken_apart(statement)
-        if isinstance(statement, _ENDS):
-            return
+        kind: Any = statement.__class__
+        if kind is ast.Assign:
+            live += taken_apart(statement)
+        elif isinstance(statement, ast.If) and (known := reader.truth(statement.test)) is not None:
+            branch = statement.body if known else statement.orelse
+            taken = live_statements(branch, reader, in_kernel=in_kernel)
+            live += taken
+            if taken and taken[-1].__class__ in _ENDS:
+                break
+        elif isinstance(statement, ast.AugAssign) and in_kernel:
+            live.append(_plain_assignment(statement, reader))
+        elif not (is_noise(statement) or _does_nothing(statement, reader)):
+            live.append(statement)
+            if kind in _ENDS:
+                break
+    return live
 
 
 def _does_nothing(statement: ast.stmt, reader: Reader) -> bool:
@@ -147,6 +96,8 @@ def _does_nothing(statement: ast.stmt, reader: Reader) -> bool:
         return not reader.chooses(statement)
     if isinstance(statement, (ast.Global, ast.Nonlocal)):
         return True
+    if isinstance(statement, ast.While):
+        return not statement.orelse and reader.truth(statement.test) is False
     # Inside `try`, an expression may be there for what it raises.
     return isinstance(statement, ast.Expr) and reader.is_pure(statement.value) and not reader.guarded
 
@@ -162,13 +113,18 @@ def _plain_assignment(statement: ast.AugAssign, reader: Reader) -> ast.stmt:
 
 
 def absorbs(
-    frame: Frame, statement: ast.stmt, following: ast.stmt | None, reader: Reader, *, is_straight: bool
+    frame: Frame,
+    name: str,
+    value: ast.expr,
+    following: ast.stmt | None,
+    reader: Reader,
+    *,
+    is_straight: bool,
 ) -> bool:
-    """Say whether an assignment disappears: nobody reads the name, or its value stands in for it from now on."""
-    name, value = _single_assignment(statement)
-    if value is None or not frame.is_function or not frame.usage.binds(name):
+    """Say whether `name = value` disappears: nobody reads the name, or its value stands in for it from now on."""
+    own = name in frame.own
+    if not own and not (frame.is_function and frame.usage.binds(name)):
         return False
-    own = frame.is_own(name)
     stores, reads = frame.next_version(name, is_straight=is_straight)
     if own and reads == 0:
         return reader.is_pure(value)
@@ -178,34 +134,36 @@ def absorbs(
         return _put(frame, name, value)
     if own and is_straight and frame.usage.stores[name] == 1 and _is_alias(frame, value, reader):
         return _put(frame, name, value)
-    once = own and reads == 1 and following is not None
+    if not own or reads != 1 or following is None:
+        return False
     is_pure = reader.is_pure(value)
-    if once and following is not None and _reads_first(following, name, may_pass=is_pure) and _put(frame, name, value):
+    if _reads_first(following, name, may_pass=is_pure) and _put(frame, name, value):
         if not is_pure:
             reader.taint(following, name)  # so that what happens inside is neither dropped nor moved
         return True
     return False
 
 
-def is_dead(frame: Frame, statement: ast.stmt, reader: Reader) -> bool:
-    """Say whether a statement only names a constant, or a computed value that nobody ever reads."""
-    name, value = _single_assignment(statement)
-    if value is None or not frame.is_own(name):
+def is_dead(frame: Frame, name: str, value: ast.expr, reader: Reader) -> bool:
+    """Say whether `name = value` only names a constant, or a computed value that nobody ever reads."""
+    if name not in frame.own:
         return False
     if frame.usage.stores[name] == 1 and literal(value) is not MISSING:
         return True
     return frame.usage.loads.get(name, 0) == 0 and reader.is_pure(value)
 
 
-def _single_assignment(statement: ast.stmt) -> tuple[str, ast.expr | None]:
-    kind = type(statement)
-    if kind is not ast.Assign and kind is not ast.AnnAssign:
-        return "", None
-    if isinstance(statement, ast.Assign):
-        target = statement.targets[0] if len(statement.targets) == 1 else None
+def single_assignment(statement: ast.stmt) -> tuple[str, ast.expr | None]:
+    """Return the name and the value of `name = value`; "" and None for anything else."""
+    kind: Any = statement.__class__
+    if kind is ast.Assign:
+        targets = statement.targets  # type: ignore[attr-defined]
+        target = targets[0] if len(targets) == 1 else None
+    elif kind is ast.AnnAssign:
+        target = statement.target  # type: ignore[attr-defined]
     else:
-        target = getattr(statement, "target", None)
-    return (target.id, getattr(statement, "value", None)) if isinstance(target, ast.Name) else ("", None)
+        return "", None
+    return (target.id, statement.value) if target.__class__ is ast.Name else ("", None)  # type: ignore[attr-defined]
 
 
 def _put(frame: Frame, name: str, value: ast.expr) -> bool:
@@ -216,19 +174,6 @@ def _put(frame: Frame, name: str, value: ast.expr) -> bool:
     return True
 
 
-def nesting(value: ast.expr, bound: int, inside: Mapping[str, int] = MappingProxyType({})) -> int:
-    """Return the depth of an expression, `inside` counting for some names; more than `bound` is all that matters."""
-    deepest = 0
-    pending: list[tuple[ast.AST, int]] = [(value, 1)]
-    while pending and deepest <= bound:
-        node, depth = pending.pop()
-        if isinstance(node, ast.Name):
-            depth += inside.get(node.id, 0)
-        deepest = max(deepest, depth)
-        pending += [(child, depth + 1) for child in children(node)]
-    return deepest
-
-
 def _is_alias(frame: Frame, value: ast.expr, reader: Reader) -> bool:
     """Say whether an expression is another name of something that stays what it is."""
     if not isinstance(value, (ast.Name, ast.Attribute)):
@@ -236,7 +181,7 @@ def _is_alias(frame: Frame, value: ast.expr, reader: Reader) -> bool:
     if isinstance(value, ast.Name) and frame.usage.binds(value.id):
         standing = frame.values.get(value.id)
         is_name = standing is None or dotted_name(standing.node) is not None
-        return is_name and frame.usage.stores[value.id] == 1 and frame.is_own(value.id)
+        return is_name and frame.usage.stores[value.id] == 1 and value.id in frame.own
     chain = dotted_name(value)
     if chain is not None and chain[0].id in frame.usage.imports:
         return frame.usage.stores[chain[0].id] == 1
@@ -245,28 +190,34 @@ def _is_alias(frame: Frame, value: ast.expr, reader: Reader) -> bool:
 
 def _reads_first(statement: ast.stmt, name: str, *, may_pass: bool) -> bool:
     """Say whether a statement reads `name` before it does anything; with `may_pass`, before anything impure."""
-    if isinstance(statement, _VALUED) and statement.value is not None:
-        pending: list[ast.AST | bool] = [statement.value]
+    pending: list[Any]  # nodes, and the ends of operations as truth values
+    if statement.__class__ in _VALUED and statement.value is not None:  # type: ignore[attr-defined]
+        pending = [statement.value]  # type: ignore[attr-defined]
     elif isinstance(statement, ast.AugAssign) and isinstance(statement.target, ast.Name) and may_pass:
         pending = [statement.value]
     else:
         return False
     while pending:
         node = pending.pop()
-        if isinstance(node, bool):  # the end of an operation: may the value be computed after it?
-            if not (node and may_pass):
-                return False
-        elif isinstance(node, ast.Name):
+        kind = node.__class__
+        if kind is ast.Name:
             if node.id == name:
                 return True
-        elif isinstance(node, ast.Call):
+        elif kind is bool:  # the end of an operation: may the value be computed after it?
+            if not (node and may_pass):
+                return False
+        elif kind is ast.Call:
             # Looking up a method is no operation; the call itself is, and nothing passes it.
             callee = node.func
-            while isinstance(callee, ast.Attribute):
+            while callee.__class__ is ast.Attribute:
                 callee = callee.value
-            pending += [False, *reversed([*node.args, *(keyword.value for keyword in node.keywords)]), callee]
-        elif isinstance(node, _IN_ORDER):
-            pending += [True, *reversed(children(node))]
-        elif not isinstance(node, ast.Constant):
+            pending.append(False)
+            pending += [keyword.value for keyword in reversed(node.keywords)]
+            pending += reversed(node.args)
+            pending.append(callee)
+        elif kind in _IN_ORDER:
+            pending.append(True)
+            pending += reversed(children(node))
+        elif kind is not ast.Constant:
             return False
     return False

@@ -1,18 +1,17 @@
-"""What one definition binds and reads, scope by scope, and which of its parts may do more than compute a value.
+"""What one top-level statement binds and reads, scope by scope.
 
 Invariants
 1. One pass over the syntax tree; nested scopes are seen once each.
-2. `impure` holds every node below which something is called, awaited, yielded or bound in an expression. Everything
-   else only reads names, attributes and elements and computes; moving or dropping it changes no work.
-3. A name that a nested scope uses counts as read at least twice where it is bound, and is listed in `inner`.
-4. A name that is bound only by parameters and by plain assignments on the straight path of its function has versions:
-   each assignment starts one, and reads belong to the version that is current.
+2. A name that a nested scope uses counts as read at least twice where it is bound, and is listed in `inner`.
+3. A name that is bound only by parameters and by plain assignments on the straight path of its function has versions:
+   each assignment starts one, and reads belong to the version that is current. Inside one statement versions stay the
+   same, so its parts may be read in any order.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from intake.fingerprint.folding import MISSING, literal
@@ -21,11 +20,25 @@ from intake.syntax import children
 FUNCTION, CLASS, COMPREHENSION, MODULE = "function", "class", "comprehension", "module"
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
+_Nodes = Sequence[ast.AST]
 _MANY = 2
 
 
 class Usage:
     """The names of one scope: how often each is bound and read, and the imports among its bindings."""
+
+    __slots__ = (
+        "elsewhere",
+        "imports",
+        "inner",
+        "is_generator",
+        "kind",
+        "loads",
+        "parent",
+        "stores",
+        "straight",
+        "versions",
+    )
 
     def __init__(self, kind: str, parent: Usage | None) -> None:
         self.kind = kind
@@ -43,12 +56,21 @@ class Usage:
         """Say whether `name` is bound in this scope."""
         return name in self.stores and name not in self.elsewhere
 
-    def store(self, name: str, *, is_straight: bool = False) -> None:
-        """Count one binding; one on the straight path starts a version."""
-        self.stores[name] = self.stores.get(name, 0) + 1
-        if is_straight:
-            self.straight[name] = self.straight.get(name, 0) + 1
-            self.versions.setdefault(name, []).append(0)
+    def store(self, name: str) -> None:
+        """Count one binding."""
+        stores = self.stores
+        stores[name] = stores.get(name, 0) + 1
+
+    def start_version(self, name: str) -> None:
+        """Count one binding on the straight path."""
+        self.store(name)
+        straight = self.straight
+        straight[name] = straight.get(name, 0) + 1
+        versions = self.versions.get(name)
+        if versions is None:
+            self.versions[name] = [0]
+        else:
+            versions.append(0)
 
     def load(self, name: str, times: int = 1) -> None:
         """Count reads."""
@@ -64,127 +86,95 @@ class Usage:
 
 
 class Analysis:
-    """The scopes of one top-level statement, by the id of the node that opens each, and its impure nodes."""
+    """The scopes of one top-level statement, by the id of the node that opens each."""
 
     def __init__(self, statement: ast.stmt) -> None:
         self.scopes: dict[int, Usage] = {}
-        self.impure: set[int] = set()
         self.module = Usage(MODULE, None)
-        self._made: list[ast.AST] = []
-        self._visit(statement, self.module)
+        self._record([statement], self.module)
 
-    def adopt(self, node: ast.AST, *, like: ast.AST) -> None:
-        """Treat a node that was made later as another one."""
-        if id(like) in self.impure:
-            self.impure.add(id(node))
-        self._made.append(node)  # its id has to stay its own
-
-    def taint(self, node: ast.AST, name: str) -> bool:
-        """Make everything around a use of `name` impure; return whether there is one."""
-        if isinstance(node, ast.Name):
-            found = node.id == name
-        else:
-            found = sum(self.taint(child, name) for child in children(node)) > 0  # all of them, not the first
-        if found:
-            self.adopt(node, like=node)
-            self.impure.add(id(node))
-        return found
-
-    def _visit(self, node: ast.AST, scope: Usage) -> bool:
-        """Record `node` and everything below; return whether it is impure."""
-        return self._all((node,), scope)
-
-    def _all(self, nodes: Iterable[ast.AST], scope: Usage) -> bool:
-        """Record some nodes and everything below them; return whether one is impure.
+    def _record(self, pending: list[Any], scope: Usage) -> None:
+        """Record the nodes of a list, which is used up, and everything below them.
 
         Every node of the statement comes by here, so the frequent kinds are told apart on the spot.
         """
-        any_impure = False
         visitors = self._VISITORS
-        for node in nodes:
-            kind: Any = node.__class__
+        loads, versions = scope.loads, scope.versions
+        take, add = pending.pop, pending.append
+        while pending:
+            node = take()
+            kind = node.__class__
+            while kind is ast.Attribute:
+                node = node.value
+                kind = node.__class__
             if kind is ast.Name:
-                self._name(node, scope)  # type: ignore[arg-type]
-                continue
-            if kind is ast.Constant:
-                continue
-            visitor = visitors.get(kind)
-            impure = self._all(children(node), scope) if visitor is None else visitor(self, node, scope)
-            if impure:
-                any_impure = True
-                self.impure.add(id(node))
-        return any_impure
+                name = node.id
+                context = node.ctx.__class__
+                if context is ast.Load:
+                    loads[name] = loads.get(name, 0) + 1
+                    if name in versions:
+                        versions[name][-1] += 1
+                elif context is ast.Store:
+                    scope.store(name)
+            elif kind is ast.Call:
+                add(node.func)
+                pending += node.args
+                for keyword in node.keywords:
+                    add(keyword.value)
+            elif kind is ast.BinOp:
+                add(node.left)
+                add(node.right)
+            elif kind is ast.Subscript:
+                add(node.value)
+                add(node.slice)
+            elif kind is not ast.Constant:
+                visitor = visitors.get(kind)
+                pending += children(node) if visitor is None else visitor(self, node, scope)
 
-    @staticmethod
-    def _name(node: ast.Name, scope: Usage) -> bool:
-        kind = node.ctx.__class__
-        if kind is ast.Load:
-            name, loads = node.id, scope.loads
-            loads[name] = loads.get(name, 0) + 1
-            versions = scope.versions.get(name)
-            if versions is not None:
-                versions[-1] += 1
-        elif kind is ast.Store:
-            scope.store(node.id)
-        return False
+    # Visitors do what is particular to a kind and return the nodes that are still to be recorded in the same scope.
 
-    def _attribute(self, node: ast.Attribute, scope: Usage) -> bool:
-        """Record a chain of attributes at once; what its root does, all of it does."""
-        links: list[ast.AST] = []
-        base: ast.AST = node.value
-        while base.__class__ is ast.Attribute:
-            links.append(base)
-            base = base.value
-        if base.__class__ is ast.Name:
-            return self._name(base, scope)
-        if self._all((base,), scope):
-            self.impure.update(map(id, links))
-            return True
-        return False
-
-    def _call(self, node: ast.Call, scope: Usage) -> bool:
-        self._all((node.func, *node.args), scope)
-        keywords = node.keywords
-        if keywords:
-            self._all(keywords, scope)
-        return True
-
-    def _await(self, node: ast.AST, scope: Usage) -> bool:
-        self._all(children(node), scope)
-        return True
-
-    def _yield(self, node: ast.AST, scope: Usage) -> bool:
+    def _yield(self, node: ast.Yield | ast.YieldFrom, scope: Usage) -> _Nodes:
         scope.is_generator = True
-        return self._await(node, scope)
+        return children(node)
 
-    def _function(self, node: Function, scope: Usage) -> bool:
+    def _function(self, node: Function, scope: Usage) -> _Nodes:
         arguments = node.args
-        impure = self._all([*arguments.defaults, *(item for item in arguments.kw_defaults if item is not None)], scope)
+        around: list[ast.AST] = [*arguments.defaults, *(item for item in arguments.kw_defaults if item is not None)]
         if not isinstance(node, ast.Lambda):
-            impure |= self._all(node.decorator_list, scope)
+            around += node.decorator_list
             scope.store(node.name)
         inner = self._open(node, FUNCTION, scope)
         for argument in parameters(arguments):
-            inner.store(argument, is_straight=True)
+            inner.start_version(argument)
         if isinstance(node, ast.Lambda):
-            self._visit(node.body, inner)
+            self._record([node.body], inner)
         else:
             for statement in node.body:
                 self._straight(statement, inner)
         self._close(inner)
-        return impure
+        return around
 
     def _straight(self, node: ast.stmt, scope: Usage) -> None:
         """Record a statement on the straight path of a function."""
+        if isinstance(node, ast.Expr):
+            self._record([node.value], scope)
+            return
+        if isinstance(node, ast.Assign):
+            targets = node.targets
+            if len(targets) == 1 and isinstance(targets[0], ast.Name):
+                self._record([node.value], scope)
+                scope.start_version(targets[0].id)
+                return
+            for part in taken_apart(node):
+                self._straight_part(part, scope)
+            return
         if isinstance(node, ast.If) and (known := literal(node.test)) is not MISSING:
             for statement in node.body if known else node.orelse:
                 self._straight(statement, scope)
             if any(map(_yields, node.orelse if known else node.body)):
                 scope.is_generator = True  # though it never gets there
             return
-        parts = taken_apart(node) if node.__class__ is ast.Assign else (node,)
-        for part in parts:
-            self._straight_part(part, scope)
+        self._straight_part(node, scope)
 
     def _straight_part(self, node: ast.stmt, scope: Usage) -> None:
         target: ast.expr | None = None
@@ -194,79 +184,73 @@ class Analysis:
             target = node.target
         value = getattr(node, "value", None)
         if not isinstance(target, ast.Name) or value is None:
-            self._visit(node, scope)
+            self._record([node], scope)
             return
         if isinstance(node, ast.AugAssign):
             scope.load(target.id)
-        if self._visit(value, scope):
-            self.impure.add(id(node))
-        scope.store(target.id, is_straight=True)
+        self._record([value], scope)
+        scope.start_version(target.id)
 
-    def _class(self, node: ast.ClassDef, scope: Usage) -> bool:
-        impure = self._all([*node.decorator_list, *node.bases, *node.keywords], scope)
+    def _class(self, node: ast.ClassDef, scope: Usage) -> _Nodes:
         scope.store(node.name)
         inner = self._open(node, CLASS, scope)
-        impure |= self._all(node.body, inner)
+        self._record([*node.body], inner)
         self._close(inner)
-        return impure
+        return [*node.decorator_list, *node.bases, *node.keywords]
 
-    def _comprehension(self, node: Comprehension, scope: Usage) -> bool:
+    def _comprehension(self, node: Comprehension, scope: Usage) -> _Nodes:
         first = node.generators[0]
-        impure = self._visit(first.iter, scope)
         inner = self._open(node, COMPREHENSION, scope)
+        parts: list[ast.AST] = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
         for generator in node.generators:
             if generator is not first:
-                impure |= self._visit(generator.iter, inner)
-            impure |= self._visit(generator.target, inner) | self._all(generator.ifs, inner)
-        parts = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
-        impure |= self._all(parts, inner)
+                parts.append(generator.iter)
+            parts += [generator.target, *generator.ifs]
+        self._record(parts, inner)
         self._close(inner)
-        return impure
+        return (first.iter,)
 
-    def _walrus(self, node: ast.NamedExpr, scope: Usage) -> bool:
+    def _walrus(self, node: ast.NamedExpr, scope: Usage) -> _Nodes:
         home = scope
         while home.kind == COMPREHENSION and home.parent is not None:
             home.load(node.target.id, _MANY)
             home = home.parent
         home.store(node.target.id)
         home.inner.add(node.target.id)
-        self._visit(node.value, scope)
-        return True
+        return (node.value,)
 
-    def _assign(self, node: ast.Assign, scope: Usage) -> bool:
+    def _assign(self, node: ast.Assign, scope: Usage) -> _Nodes:
         first = node.targets[0]
         if len(node.targets) > 1 and isinstance(first, ast.Name) and not isinstance(node.value, ast.Constant):
             scope.load(first.id, len(node.targets) - 1)  # `a = b = v` is read as `a = v; b = a`
-        return self._visit(node.value, scope) | self._all(node.targets, scope)
+        return [node.value, *node.targets]
 
-    def _annotated(self, node: ast.AnnAssign, scope: Usage) -> bool:
-        if node.value is None:
-            return False
-        return self._visit(node.value, scope) | self._visit(node.target, scope)
+    def _annotated(self, node: ast.AnnAssign, _: Usage) -> _Nodes:
+        return () if node.value is None else (node.value, node.target)
 
-    def _augmented(self, node: ast.AugAssign, scope: Usage) -> bool:
+    def _augmented(self, node: ast.AugAssign, scope: Usage) -> _Nodes:
         if isinstance(node.target, ast.Name):
             scope.load(node.target.id)
-        return self._visit(node.value, scope) | self._visit(node.target, scope)
+        return (node.value, node.target)
 
-    def _import(self, node: ast.Import | ast.ImportFrom, scope: Usage) -> bool:
+    def _import(self, node: ast.Import | ast.ImportFrom, scope: Usage) -> _Nodes:
         for name, dotted in imported(node):
             scope.store(name)
             scope.imports[name] = dotted
-        return False
+        return ()
 
-    def _declaration(self, node: ast.Global | ast.Nonlocal, scope: Usage) -> bool:
+    def _declaration(self, node: ast.Global | ast.Nonlocal, scope: Usage) -> _Nodes:
         scope.elsewhere |= set(node.names)
         if isinstance(node, ast.Nonlocal):
             for name in node.names:
                 scope.load(name, _MANY)
-        return False
+        return ()
 
-    def _capture(self, node: ast.AST, scope: Usage) -> bool:
+    def _capture(self, node: ast.AST, scope: Usage) -> _Nodes:
         name = getattr(node, "name", None) or getattr(node, "rest", None)
         if isinstance(name, str):
             scope.store(name)
-        return self._all(children(node), scope)
+        return children(node)
 
     def _open(self, node: ast.AST, kind: str, scope: Usage) -> Usage:
         inner = self.scopes[id(node)] = Usage(kind, scope)
@@ -285,10 +269,7 @@ class Analysis:
             outer.load(name, _MANY)
         outer.inner |= used
 
-    _VISITORS: ClassVar[dict[type, Callable[..., bool]]] = {
-        ast.Call: _call,
-        ast.Await: _await,
-        ast.Attribute: _attribute,
+    _VISITORS: ClassVar[dict[type, Callable[..., _Nodes]]] = {
         **dict.fromkeys((ast.Yield, ast.YieldFrom), _yield),
         **dict.fromkeys((ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda), _function),
         **dict.fromkeys((ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp), _comprehension),
