@@ -18,7 +18,7 @@ from node.kinship import Kinship
 from node.kinship import decode as decode_kinship
 from node.observed import observe
 from node.readiness import Reason, judge_readiness
-from node.store.check_rows import checks
+from node.store.check_rows import UNCOMPARED_LOOKS, checks
 from node.store.crown_rows import CrownRow, all_crowns
 from node.store.evidence_rows import AttemptRow
 from node.store.job_rows import Entry, entries
@@ -95,7 +95,7 @@ class CrownStatus(msgspec.Struct, frozen=True):
 class CheckStatus(msgspec.Struct, frozen=True):
     """One check of a crown. `submission_id` holds the crown; `cause` is the submission that gave reason to check it.
 
-    `shown` counts the attempts so far that show a fault of the crowned bundle: two revoke the crown.
+    `shown` counts the attempts so far that show a fault of the crowned bundle; `needed` of them revoke the crown.
     """
 
     submission_id: str
@@ -104,6 +104,7 @@ class CheckStatus(msgspec.Struct, frozen=True):
     cause: str
     state: str
     shown: int
+    needed: int
     code: str
     detail: str
     not_before_ms: int
@@ -279,9 +280,9 @@ def _checks(connection: Connection) -> tuple[CheckStatus, ...]:
     return tuple(
         CheckStatus(
             submission_id=check.submission_id, target_id=check.target_id, occasion=check.occasion, cause=check.cause,
-            state=check.state, shown=bool(check.first_attempt) + bool(check.second_attempt), code=check.code,
-            detail=check.detail, not_before_ms=check.not_before_ms, opened_ms=check.opened_ms,
-            closed_ms=check.closed_ms,
+            state=check.state, shown=check.uncompared or bool(check.first_attempt) + bool(check.second_attempt),
+            needed=UNCOMPARED_LOOKS if check.uncompared else 2, code=check.code, detail=check.detail,
+            not_before_ms=check.not_before_ms, opened_ms=check.opened_ms, closed_ms=check.closed_ms,
         )
         for check in every if not check.closed_ms or check.id in over
     )

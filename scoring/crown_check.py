@@ -8,9 +8,12 @@ Invariants
 2. A gain that could merely not be proved again proves nothing. Nor does a rule about which calls reach the bundle, a
    slow start, or a fault of ours.
 3. One check proves nothing either: a crown is revoked on two that are a pair of independent attempts.
-4. Slow and unsteady are exact by design, as the speed test is: a fair sealed coin dealt the two arms of a launch their
+4. Slowness is the bundle's only beside another arm that ran at its usual speed in the same attempt. An attempt whose
+   time was gone before there was another arm (`is_uncompared`) shows it as well as a machine in trouble does: it proves
+   nothing in a pair, and the node looks more often, for longer than machines are in trouble.
+5. Slow and unsteady are exact by design, as the speed test is: a fair sealed coin dealt the two arms of a launch their
    places, so noise of the machine, however it comes, falls on the crowned one no more often than on the other.
-5. All constants are the policy's that the attempt names (`scoring.policy.CrownPolicy`).
+6. All constants are the policy's that the attempt names (`scoring.policy.CrownPolicy`).
 """
 
 from __future__ import annotations
@@ -27,13 +30,14 @@ from scoring.policy import CrownPolicy, find_policy
 from scoring.speed import EQUAL_PPM
 
 CROWN_SLOW, CROWN_UNSTEADY = "CROWN_SLOW", "CROWN_UNSTEADY"
+TOO_SLOW = "CANDIDATE_TOO_SLOW"
 OWN_FAULTS = frozenset({
     "WRONG_OUTPUT", "LATE_WRITE", "INPUT_MUTATED", "OUT_OF_BOUNDS_WRITE", "ARM_CRASHED", "ARM_RAISED", "CALL_DEADLINE",
     "RESOURCE_LIMIT", "ARM_PROTOCOL", "FORBIDDEN_CALL", "LOAD_FAILED", "ENTRY_SIGNATURE", "PREPARE_FAILED",
-    "NOT_EXECUTED", "CANDIDATE_TOO_SLOW",
+    "NOT_EXECUTED", TOO_SLOW,
 })
 # What a machine that stalls for minutes can bring about as well: the second check is not made in the same minutes.
-TIMED_FAULTS = frozenset({"CALL_DEADLINE", "RESOURCE_LIMIT", "CANDIDATE_TOO_SLOW", CROWN_SLOW, CROWN_UNSTEADY})
+TIMED_FAULTS = frozenset({"CALL_DEADLINE", "RESOURCE_LIMIT", TOO_SLOW, CROWN_SLOW, CROWN_UNSTEADY})
 SUSPECT_RETRIES = frozenset({"BASELINE_FAILED", "TIME_BUDGET_SHORT", "MACHINE_UNFIT"})  # an incumbent can cause these
 
 
@@ -41,8 +45,8 @@ def fault_of_crown(attempt: Attempt, verdict: Verdict, arena: Arena) -> str:
     """Return the code of what a check shows against the crowned bundle, its candidate; "" when it shows nothing."""
     policy = find_policy(attempt.speed_policy).crown
     launches = attempt.launches
-    if verdict.code == "CANDIDATE_TOO_SLOW" and launches:  # beside a busy machine's other arm, a median is no proof
-        return verdict.code if _is_slow(launches, policy) else ""
+    if verdict.code == TOO_SLOW:  # beside a busy machine's other arm, a median is no proof
+        return verdict.code if is_uncompared(attempt, verdict.code) or _is_slow(launches, policy) else ""
     if verdict.outcome == "FAIL" and verdict.code in OWN_FAULTS:
         return verdict.code
     if verdict.code == "NOT_FASTER" and verdict.upper_ppm < EQUAL_PPM + arena.margin_ppm:
@@ -55,14 +59,28 @@ def fault_of_crown(attempt: Attempt, verdict: Verdict, arena: Arena) -> str:
     return CROWN_UNSTEADY if unsteady_alone(ours, theirs, policy) else ""
 
 
+def is_uncompared(attempt: Attempt, fault: str) -> bool:
+    """Say whether an attempt that shows `fault` shows a bundle that took all the time before there was anything to
+    compare that with: fewer launches than show a slow one."""
+    return fault == TOO_SLOW and len(attempt.launches) < find_policy(attempt.speed_policy).crown.far_launches
+
+
 def _is_slow(launches: Sequence[Launch], policy: CrownPolicy) -> bool:
-    """Say whether the candidate, starts included, took many times as long as the other arm in every launch."""
+    """Say whether the candidate, starts included, took many times as long as the other arm in every launch.
+
+    In many launches a coin says that no machine did it. In a few it is the other arm's own times: where that took its
+    usual time in every one of them, turn by turn with this one, the machine was not in trouble.
+    """
     if len(launches) < policy.far_launches:
         return False
-    ratio = policy.slow_ratio_ppm if len(launches) >= policy.slow_launches else policy.far_ratio_ppm
+    theirs = [own_time(launch, launch.baseline) for launch in launches]
+    few = len(launches) < policy.slow_launches
+    if few and max(theirs) * EQUAL_PPM > min(theirs) * policy.usual_ratio_ppm:
+        return False
+    ratio = policy.far_ratio_ppm if few else policy.slow_ratio_ppm
     return all(
-        own_time(launch, launch.candidate) * EQUAL_PPM > own_time(launch, launch.baseline) * ratio
-        for launch in launches
+        own_time(launch, launch.candidate) * EQUAL_PPM > their * ratio
+        for launch, their in zip(launches, theirs, strict=True)
     )
 
 

@@ -82,6 +82,7 @@ class CrownPolicy:
     slow_launches: int = 9  # that it takes; 2 ** -9 is below alpha
     far_ratio_ppm: int = 8_000_000  # the same for fewer launches: far beyond any noise that was ever recorded
     far_launches: int = 2
+    usual_ratio_ppm: int = 2_000_000  # the other arm's longest launch over its shortest, where so few are to show it
     drift_limit_ppm: int = 1_500_000  # thirds of the launch times apart, as `MachinePolicy` has it of the baseline
     scatter_limit_ppm: int = 1_250_000  # quartiles apart
     unsteady_launches: int = 16  # fewer show neither

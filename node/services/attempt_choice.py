@@ -41,6 +41,7 @@ from node.store.evidence_rows import (
 from node.store.job_rows import Entry, due, save
 from node.store.submission_rows import Submission
 from qualify.engine_tree import EngineTree
+from scoring.crown_check import TIMED_FAULTS
 from scoring.settle import Crown, CrownState
 
 TARGET_NOT_SERVED = "TARGET_NOT_SERVED"
@@ -215,7 +216,7 @@ def _replayed(connection: Connection, entry: Entry, rival: Rival) -> bool:
     job, submission = entry
     past = failed_before(
         connection, hotkey=submission.hotkey, content_hash=submission.content_hash,
-        arena_digest=rival.arena_digest, incumbent=rival.incumbent, relative=RELATIVE_CODES,
+        arena_digest=rival.arena_digest, incumbent=rival.incumbent, relative=RELATIVE_CODES, timed=TIMED_FAULTS,
     )
     if past is None:
         return _refused(connection, entry, rival)

@@ -7,7 +7,8 @@ Invariants
 2. A crown is revoked on two independent attempts that both show a fault of its own (`scoring.crown_check`), and on
    nothing else. A fault of ours is never one: the check is repeated within the fault budget, and given up then; who
    outpaced the crown waits some rests longer, and is settled then. Two attempts that show what a machine in trouble
-   shows as well are not made in the same minutes.
+   shows as well are not made in the same minutes; and slowness that no other arm ran beside has to be shown
+   `UNCOMPARED_LOOKS` times, hours apart.
 3. Who waits for a check is parked without cost, keeps its place, and returns in the transaction that closes it.
 """
 
@@ -30,6 +31,7 @@ from node.services.faults import LostIncumbentError, LostInputError
 from node.services.scope import scope_of
 from node.store.check_rows import (
     FAILED_AS_BASELINE,
+    UNCOMPARED_LOOKS,
     CheckRow,
     checks,
     close_check,
@@ -42,7 +44,7 @@ from node.store.events import now_ms
 from node.store.evidence_rows import AttemptRow, find_bundle, load_attempt, start_attempt
 from node.store.job_rows import load_entry, save
 from node.store.receipt_outbox import SealedReceipt, record_receipt
-from scoring.crown_check import SUSPECT_RETRIES, TIMED_FAULTS
+from scoring.crown_check import SUSPECT_RETRIES, TIMED_FAULTS, TOO_SLOW
 from scoring.grade import REVIEW_CODES, Verdict
 from scoring.settle import Crown, CrownState, FinalizedOrder, Plan
 from scoring.settle import revoke as plan_revocation
@@ -141,26 +143,36 @@ def _opened(
 
 
 def conclude_check(
-    connection: Connection, budget: RetryBudget, chosen: Chosen, verdict: Verdict, fault: str
+    connection: Connection, budget: RetryBudget, chosen: Chosen, verdict: Verdict, fault: str, *,
+    uncompared: bool = False,
 ) -> CheckRow:
-    """Write down what the graded attempt of a check means; `fault` is what it shows against the crown, as a code."""
+    """Write down what the graded attempt of a check means; `fault` is what it shows against the crown, as a code, and
+    `uncompared` says that no other arm ran beside it."""
     check = load_check(connection, chosen.check)
     if check.state != "open":
         return check
-    name = chosen.attempt.attempt_id
-    if fault and chosen.attempt.role == "check":
-        return update_check(
-            connection, check, first_attempt=name, code=fault, detail=verdict.reason, faults=0,
-            not_before_ms=now_ms() + SECOND_LOOK_MS if fault in TIMED_FAULTS else 0,
-        )
     if fault:
-        return update_check(
-            connection, check, state="proved", second_attempt=name, code=fault, detail=verdict.reason
-        )
-    if verdict.outcome == "RETRY" and verdict.code not in REVIEW_CODES:
+        return _shown(connection, check, chosen, verdict, fault, uncompared=uncompared)
+    too_slow = verdict.code == TOO_SLOW  # and the machine was in trouble, as the other arm shows
+    if too_slow or (verdict.outcome == "RETRY" and verdict.code not in REVIEW_CODES):
         return _repeat(connection, check, budget, verdict.code, verdict.reason)
     close_check(connection, check, "cleared", code=verdict.code, detail=verdict.reason)
     return load_check(connection, check.id)
+
+
+def _shown(
+    connection: Connection, check: CheckRow, chosen: Chosen, verdict: Verdict, fault: str, *, uncompared: bool
+) -> CheckRow:
+    """Write down an attempt that shows a fault: the first of a pair, the second that proves it, or one of those that
+    prove nothing in a pair."""
+    name, again = chosen.attempt.attempt_id, chosen.attempt.role == "recheck"
+    looks = check.uncompared + uncompared if again or uncompared else 0
+    said = {"code": fault, "detail": verdict.reason, "faults": 0, "uncompared": looks}
+    if again and (not looks or looks >= UNCOMPARED_LOOKS):
+        return update_check(connection, check, state="proved", second_attempt=name, **said)
+    wait = SECOND_LOOK_MS << max(0, looks - 1) if fault in TIMED_FAULTS else 0
+    first = "" if again else name  # the next two are a pair of their own
+    return update_check(connection, check, first_attempt=first, not_before_ms=now_ms() + wait if wait else 0, **said)
 
 
 def fail_check(connection: Connection, budget: RetryBudget, check_id: int, error: Exception) -> CheckRow:

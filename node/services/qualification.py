@@ -49,7 +49,7 @@ from node.store.receipt_outbox import SealedReceipt, record_receipt
 from qualify.request import AttemptRequest, BundleRef, Holding
 from scoring.attempt import Attempt, Reservation, read_attempt
 from scoring.call_length import ARENA_CALLS_SHORT, short_call_notes
-from scoring.crown_check import fault_of_crown
+from scoring.crown_check import fault_of_crown, is_uncompared
 from scoring.grade import Verdict, grade
 from scoring.receipts import verdict_statement
 from scoring.reproduce import check_pair
@@ -137,7 +137,8 @@ class QualificationService:
             receipt = await asyncio.to_thread(self._receipts.seal, statement)
         graded = Graded(evidence, verdict, receipt)
         if chosen.check:
-            return await context.store.write(_settle_check, context, chosen, graded, fault)
+            uncompared = is_uncompared(evidence.attempt, fault)
+            return await context.store.write(_settle_check, context, chosen, graded, fault, uncompared=uncompared)
         return await context.store.write(_settle_verdict, context, chosen, graded)
 
     async def _require_primary(self, chosen: Chosen) -> None:
@@ -216,11 +217,13 @@ def _record_verdict(connection: Connection, context: NodeContext, chosen: Chosen
 
 
 def _settle_check(
-    connection: Connection, context: NodeContext, chosen: Chosen, graded: Graded, fault: str
+    connection: Connection, context: NodeContext, chosen: Chosen, graded: Graded, fault: str, *, uncompared: bool
 ) -> CheckRow:
     """Store the graded attempt of a check of a crown, and what it means."""
     _record_verdict(connection, context, chosen, graded)
-    return conclude_check(connection, context.attempt_budget, chosen, graded.verdict, fault)
+    return conclude_check(
+        connection, context.attempt_budget, chosen, graded.verdict, fault, uncompared=uncompared
+    )
 
 
 def _settle_verdict(connection: Connection, context: NodeContext, chosen: Chosen, graded: Graded) -> Job:

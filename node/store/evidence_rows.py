@@ -150,22 +150,26 @@ def load_attempt(connection: Connection, attempt_id: str) -> AttemptRow:
 
 def failed_before(
     connection: Connection, *, hotkey: str, content_hash: str, arena_digest: str, incumbent: str,
-    relative: Collection[str],
+    relative: Collection[str], timed: Collection[str],
 ) -> AttemptRow | None:
     """Return the first FAIL of the same bytes by the same hotkey in the same arena that still holds, or None.
 
     One with a code in `relative` holds against the same incumbent only. Of the checks of a crown those count that
-    revoked it; those that a person has opened again count nowhere.
+    revoked it, unless they show what is in `timed`: a machine in trouble shows that as well, so it ends a crown and
+    proves nothing about its bytes. Those that a person has opened again count nowhere.
     """
-    revoking = select(crown_checks.c.second_attempt).where(crown_checks.c.state == "revoked")
+    revoked = crown_checks.c.state == "revoked"
+    revoking = select(crown_checks.c.second_attempt).where(revoked, crown_checks.c.code.not_in(timed))
     reopened = select(decisions.c.attempt_id).where(decisions.c.kind == REOPEN)
+    first = select(crown_checks.c.first_attempt).where(revoked, crown_checks.c.second_attempt.not_in(reopened))
     attempt = attempts.c.attempt_id
     row = connection.execute(
         select(*_ATTEMPT).join(submissions)
         .where(
             submissions.c.hotkey == hotkey, attempts.c.content_hash == content_hash,
             attempts.c.arena_digest == arena_digest, attempts.c.outcome == FAIL, attempts.c.replay_of == "",
-            attempts.c.role.in_(("primary", "reproduction")) | attempt.in_(revoking),
+            attempts.c.role.in_(("primary", "reproduction")) | attempt.in_(revoking)
+            | (attempt.in_(first) & attempts.c.code.not_in([*timed, *relative])),
             attempts.c.code.not_in(relative) | (attempts.c.incumbent == incumbent), attempt.not_in(reopened),
         )
         .order_by(attempts.c.started_ms).limit(1)

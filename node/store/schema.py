@@ -153,6 +153,7 @@ crown_checks = Table(
     _text("crown"), _text("target_id"), _text("occasion"), _text("cause"), _text("cause_attempt"), _text("state"),
     _text("first_attempt"), _text("second_attempt"), _text("code"), _text("detail"),
     _number("tries"), _number("faults"), _number("not_before_ms"), _number("opened_ms"), _number("closed_ms"),
+    _number("uncompared"),
     UniqueConstraint("crown", "cause_attempt"), Index(None, "state"),
 )
 

@@ -29,7 +29,7 @@ from node.store.submission_rows import Submission
 from qualify.engine_tree import EngineTree, Part
 from qualify.request import AttemptRequest
 from scoring import sealing
-from scoring.attempt import Incident, encode_attempt
+from scoring.attempt import Attempt, Incident, encode_attempt
 from tests.node.support import record
 from tests.scoring.support import TARGET, FakeReferee, make_arena
 
@@ -51,6 +51,7 @@ class World:
         self.gains: dict[str, float] = {}  # content hash -> gain; default FAST
         self.faults: list[Exception] = []
         self.changes: dict[str, Any] = {}
+        self.measures: dict[str, Callable[[FakeReferee], Attempt]] = {}  # content hash -> how it fares as the candidate
         self.broken: dict[str, str] = {}  # content hash -> kind of the incident that ends every attempt it serves in
 
     def install(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,7 +77,8 @@ class World:
         number = len(self.requests)
         referee = FakeReferee(ARENA, gain=self.gains.get(request.candidate.content_hash, FAST), number=number)
         referee.attempt_id = request.attempt_id
-        attempt = referee.measure(role=request.role, previous_attempt=request.previous_attempt)
+        attempt = self.measures.get(request.candidate.content_hash, FakeReferee.measure)(referee)
+        attempt = msgspec.structs.replace(attempt, role=request.role, previous_attempt=request.previous_attempt)
         for at, bundle in [("candidate", request.candidate), *(("baseline", one.bundle) for one in request.stack)]:
             if bundle.content_hash in self.broken:
                 incident = Incident("block", 0, at, self.broken[bundle.content_hash], "made up")
@@ -97,12 +99,13 @@ class World:
             attempt = _on_other_cores(attempt)
         commitment = referee_commitment(referee)
         await on_sealed(commitment)
+        took = max([0, *(launch.end_ns for launch in attempt.launches)])
         attempt = msgspec.structs.replace(
             attempt,
             identity=identity,
             environment=environment,
             seed=msgspec.structs.replace(attempt.seed, commitment=commitment),
-            **{"started_unix_ns": number * 10**12, "ended_unix_ns": number * 10**12 + 1, **self.changes},
+            **{"started_unix_ns": number * 10**12, "ended_unix_ns": number * 10**12 + 1 + took, **self.changes},
         )
         data = encode_attempt(attempt)
         digest = sha256_hex(data)

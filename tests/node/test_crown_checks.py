@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from sqlalchemy import delete
 
@@ -19,20 +20,21 @@ from node.services.ledger import read_ledger_document
 from node.services.restoring import _checked_targets
 from node.services.settlement import prepare
 from node.status import read_status
-from node.store.check_rows import checks, update_check
+from node.store.check_rows import CheckRow, checks, open_check, update_check
 from node.store.crown_rows import all_crowns, all_settlement_events, crown_state
 from node.store.events import now_ms, verify_chain
-from node.store.evidence_rows import lose_running_attempts
+from node.store.evidence_rows import load_attempt, lose_running_attempts
 from node.store.job_rows import recover_all
 from node.store.schema import bundles
 from qualify.request import AttemptRequest
+from scoring.attempt import Attempt, Incident
 from scoring.dsse import verify
 from scoring.ledger import check_ledger
 from scoring.revocation import read_revocation
 from scoring.settle import live_claims, replay
 from tests.node.judging import FAST, World
 from tests.node.support import HOTKEY_A, HOTKEY_B, submission
-from tests.scoring.support import TARGET
+from tests.scoring.support import TARGET, FakeReferee
 
 KING = submission(1)
 LESS = FAST / 2  # a gain that gives no reason to check the crown that it takes
@@ -113,6 +115,130 @@ async def test_revoked_bytes_are_not_crowned_again(king: World) -> None:
     await king.work()
     assert (await king.job(again)).code == "ARM_RAISED"
     assert len(king.requests) == before
+
+
+def in_three_launches(ours_ns: int, theirs_ns: tuple[int, int, int]) -> Callable[[FakeReferee], Attempt]:
+    """Return how a bundle fares whose arms start in `ours_ns`, beside others that start in `theirs_ns`."""
+
+    def measure(referee: FakeReferee) -> Attempt:
+        launches = []
+        for index, theirs in enumerate(theirs_ns):
+            referee.start_ns = {"candidate": ours_ns, "baseline": theirs}
+            launches.append(referee.launch(index))
+        return msgspec.structs.replace(referee.document(tuple(launches)), ending="time")
+
+    return measure
+
+
+SECOND = 1_000_000_000
+
+
+async def asked_about(king: World, reply: Callable[[FakeReferee], Attempt]) -> CheckRow:
+    """Have the crown checked, with that reply, each time without waiting; return the check that came of it."""
+    (crown,) = (await king.store.read(crown_state)).crowns
+    king.measures[KING.content_hash] = reply
+    await king.store.write(
+        open_check, crown=crown.event_digest, submission_id=KING.submission_id, target_id=TARGET,
+        occasion="failed_as_baseline", cause="somebody", cause_attempt="of his",
+    )
+    while (check := (await king.store.read(checks))[0]).state == "open":
+        await king.store.write(update_check, check, not_before_ms=0)
+        await king.work()
+    return check
+
+
+async def test_a_crown_that_lost_its_time_to_a_machine_is_measured_again(king: World) -> None:
+    """Two checks without a verdict on the bytes revoke it; the same bytes, revealed again, earn by two new attempts."""
+    check = await asked_about(king, in_three_launches(25 * SECOND, (1000, 1000, 1000)))
+    assert (check.state, check.code) == ("revoked", "CROWN_SLOW")
+    attempts = [await king.store.read(load_attempt, name) for name in (check.first_attempt, check.second_attempt)]
+    assert [(one.outcome, one.code) for one in attempts] == [("RETRY", "TIME_BUDGET_SHORT")] * 2
+    assert live_claims(await king.store.read(crown_state)) == ()
+    king.measures.clear()
+    before = len(king.requests)
+    again = submission(3, content="1")
+    await king.queue(again)
+    await king.work()
+    assert await king.states() == ["settled:CROWN_REVOKED", "settled"]
+    assert [request.role for request in king.requests[before:]] == ["primary", "reproduction"]
+    (claim,) = live_claims(await king.store.read(crown_state))
+    assert (claim.hotkey, claim.crowned_block) == (HOTKEY_A, again.block)  # from his new reveal on
+    await king.queue(submission(4, content="1"))  # and once more, beside the crown that it has
+    king.gains[KING.content_hash] = 0.0
+    await king.work()
+    assert (await king.job(submission(4))).code == "NOT_FASTER"
+    assert live_claims(await king.store.read(crown_state)) == (claim,)
+    check_ledger(await king.store.read(read_ledger_document, HOTKEY_A))
+
+
+@pytest.mark.parametrize(("kinds", "measured"), [
+    (("call_deadline", "call_deadline"), True), (("raised", "call_deadline"), False),
+    (("call_deadline", "raised"), False),
+])
+async def test_what_was_proved_of_the_bytes_stays(king: World, kinds: tuple[str, str], measured: bool) -> None:
+    """A deadline missed twice ends a crown and says nothing for ever; an exception in either check does."""
+    left = list(kinds)
+
+    def fails(referee: FakeReferee) -> Attempt:
+        incident = Incident("block", 0, "candidate", left.pop(0), "made up")
+        return msgspec.structs.replace(referee.document(()), incidents=(incident,), ending="incident")
+
+    assert (await asked_about(king, fails)).state == "revoked"
+    king.measures.clear()
+    before = len(king.requests)
+    again = submission(3, content="1")
+    await king.queue(again)
+    await king.work()
+    assert (len(king.requests) > before) == measured
+    assert (await king.job(again)).state is (JobState.SETTLED if measured else JobState.FAILED)
+
+
+async def test_slowness_without_another_arm_needs_many_looks(king: World) -> None:
+    """Before there was a launch nothing says whose the slowness is: four looks, hours apart, show it; two do not."""
+    king.broken[KING.content_hash] = "dawdled"
+    (crown,) = (await king.store.read(crown_state)).crowns
+    await king.store.write(
+        open_check, crown=crown.event_digest, submission_id=KING.submission_id, target_id=TARGET,
+        occasion="failed_as_baseline", cause="somebody", cause_attempt="of his",
+    )
+    waits = []
+    for look in range(1, 4):
+        await king.work()
+        (check,) = await king.store.read(checks)
+        assert (check.state, check.code, check.uncompared) == ("open", "CANDIDATE_TOO_SLOW", look)
+        (told,) = read_status(king.store.layout.root).checks
+        assert f"{look} of 4 attempts show a fault" in _check_text(told)
+        waits.append(round((check.not_before_ms - now_ms()) / SECOND_LOOK_MS))
+        await king.store.write(update_check, check, not_before_ms=0)
+    assert waits == [1, 2, 4]
+    assert len((await king.store.read(crown_state)).crowns) == 1
+    await king.work()
+    assert await king.states() == ["settled:CROWN_REVOKED"]
+    assert [request.role for request in king.requests[2:]] == ["primary", "reproduction"] * 2
+
+
+async def test_two_bad_moments_of_a_machine_revoke_nothing(king: World) -> None:
+    """When the time was gone twice, and the third look finds the bundle as fast as ever, the crown is cleared."""
+    looks = 0
+
+    def by_turns(referee: FakeReferee) -> Attempt:
+        nonlocal looks
+        looks += 1
+        if looks > 2:
+            return referee.measure()
+        incident = Incident("correctness", -1, "candidate", "dawdled", "made up")
+        return msgspec.structs.replace(referee.document(()), incidents=(incident,), ending="incident")
+
+    check = await asked_about(king, by_turns)
+    assert (check.state, looks) == ("cleared", 3)
+    assert len((await king.store.read(crown_state)).crowns) == 1
+
+
+async def test_slow_launches_count_only_beside_a_machine_that_is_well(king: World) -> None:
+    """Where the other arm stalls in one of three launches too, it is looked at again within the budget of faults."""
+    check = await asked_about(king, in_three_launches(25 * SECOND, (1000, SECOND, 1000)))
+    assert (check.state, check.code) == ("undecided", "TIME_BUDGET_SHORT")
+    assert len((await king.store.read(crown_state)).crowns) == 1
 
 
 def fails_as(world: World, monkeypatch: pytest.MonkeyPatch, role: Callable[[AttemptRequest], bool]) -> None:

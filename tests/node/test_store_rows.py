@@ -243,7 +243,8 @@ async def test_only_the_same_fail_is_replayed(store: Store, outcome: str, change
     graded = msgspec.structs.replace(attempt(1), state="graded", outcome=outcome, code="WRONG_OUTPUT")
     await store.write(finish_attempt, graded)
     asked: dict[str, Any] = {
-        "hotkey": HOTKEY_A, "content_hash": one.content_hash, "arena_digest": "arena", "incumbent": "", "relative": ()
+        "hotkey": HOTKEY_A, "content_hash": one.content_hash, "arena_digest": "arena", "incumbent": "", "relative": (),
+        "timed": (),
     }
     asked |= changes
     assert (await store.read(failed_before, **asked) is not None) == found

@@ -9,7 +9,7 @@ import pytest
 
 from config.arena import Arena
 from scoring.attempt import Attempt, Incident
-from scoring.crown_check import CROWN_SLOW, CROWN_UNSTEADY, OWN_FAULTS, fault_of_crown
+from scoring.crown_check import CROWN_SLOW, CROWN_UNSTEADY, OWN_FAULTS, fault_of_crown, is_uncompared
 from scoring.grade import grade
 from scoring.incidents import INCIDENT_KINDS, consequence
 from tests.scoring.support import FakeReferee, make_arena
@@ -90,14 +90,33 @@ def verdict_of(code: str) -> Any:
 @pytest.mark.parametrize("verdict", ["TIME_BUDGET_SHORT", "CANDIDATE_TOO_SLOW"])
 def test_so_slow_that_no_time_is_left(factors: list[float], code: str, verdict: str) -> None:
     """Twice the other's time in every one of many launches, or far more in every one of several, is the crown's fault;
-    a median that a busy machine may have made is not. Without any launch the candidate's time is all there is."""
+    a median that a busy machine may have made is not. Before two launches the candidate's time is all there is."""
     attempt = slowed(attempt_with(0.4), factors)
     attempt = msgspec.structs.replace(attempt, launches=attempt.launches[: len(factors)], ending="time")
-    expected = code if verdict == "TIME_BUDGET_SHORT" else (verdict if code or not factors else "")
+    uncompared = verdict == "CANDIDATE_TOO_SLOW" and len(factors) < 2
+    expected = code if verdict == "TIME_BUDGET_SHORT" else (verdict if code or uncompared else "")
     judged = msgspec.structs.replace(
         verdict_of(verdict), outcome="RETRY" if verdict == "TIME_BUDGET_SHORT" else "FAIL"
     )
     assert fault_of_crown(attempt, judged, ARENA) == expected
+    assert is_uncompared(attempt, expected) == uncompared
+
+
+@pytest.mark.parametrize(("theirs", "fault"), [([1.0, 1.0, 1.9], True), ([1.0, 1.0, 9.0], False), ([4.0] * 3, True)])
+@pytest.mark.parametrize("verdict", ["TIME_BUDGET_SHORT", "CANDIDATE_TOO_SLOW"])
+def test_few_slow_launches_count_beside_another_arm_at_its_usual_speed(
+    theirs: list[float], fault: bool, verdict: str
+) -> None:
+    """Where the other arm stalls as well, in one of three launches, the machine was in trouble: nothing is shown."""
+    referee = FakeReferee(ARENA, gain=0.4)
+    referee.start_ns = {"baseline": 0, "candidate": 0}
+    ours = [one * 20 for one in theirs]
+    attempt = slowed(slowed(referee.measure(), ours), theirs, role="baseline")
+    attempt = msgspec.structs.replace(attempt, launches=attempt.launches[:3], ending="time")
+    judged = msgspec.structs.replace(
+        verdict_of(verdict), outcome="RETRY" if verdict == "TIME_BUDGET_SHORT" else "FAIL"
+    )
+    assert (fault_of_crown(attempt, judged, ARENA) != "") == fault
 
 
 def test_a_slow_start_is_part_of_the_time() -> None:

@@ -72,7 +72,7 @@ def _check_text(check: CheckStatus) -> str:
     why = _OCCASIONS.get(check.occasion, check.occasion)
     what = f"crown of submission {check.submission_id[:12]}, {why} submission {check.cause[:12]}"
     if check.state == "open":
-        found = f"{check.shown} of 2 attempts show a fault" + (f" [{check.code}]" if check.code else "")
+        found = f"{check.shown} of {check.needed} attempts show a fault" + (f" [{check.code}]" if check.code else "")
         wait = ms_until(check.not_before_ms)
         return f"{what}: {found}" + (f"; goes on in {wait // 60_000 + 1} min" if wait else "")
     return f"{what}: {_STATES.get(check.state, check.state)}" + (f" [{check.code}]" if check.code else "")
