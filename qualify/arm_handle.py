@@ -12,6 +12,7 @@ Invariants
 
 from __future__ import annotations
 
+import math
 import os
 import secrets
 import select
@@ -48,6 +49,7 @@ from scoring.attempt import ChildOutcome
 
 _STOP_PATIENCE_NS = 2_000_000_000  # how long a stopped arm may take to come to rest
 _RESTLESS_NS = 20_000_000  # from when on it is noted what keeps an arm from coming to rest
+_TO_REST_NS = 100_000_000  # of processor time; whoever has used that and runs still does not want to rest
 _STUMBLE_NS = 3_000_000  # a single run of a stopped arm that may have been the kernel's accident
 _WAKES_MAX = 5  # of one arm; a thread that is preempted on its way into the stop arrives once more to finish it
 _REAP_SECONDS = 10.0
@@ -273,9 +275,13 @@ class Arm(Closing):
         """Return what its threads and its core have done so far."""
         return read_use(self.process.host_pid, self.core)
 
-    def _raise_late(self, before: CoreUse, what: str) -> NoReturn:
-        """Raise the fault of an arm that is late since the reading `before`: its own, unless the machine kept it."""
-        reason = hindrance(before, self._read_use())
+    def _raise_late(self, before: CoreUse, what: str, enough_ns: float = math.inf) -> NoReturn:
+        """Raise the fault of an arm that is late since the reading `before`: its own, unless the machine kept it.
+
+        An arm that had the core for more than `enough_ns` had it for long enough.
+        """
+        after = self._read_use()
+        reason = hindrance(before, after) if after.ran - before.ran <= enough_ns else ""
         self.process.kill()
         if reason:
             raise ArmError("machine", f"{what}, but {reason}")
@@ -293,7 +299,8 @@ class Arm(Closing):
             if use is None and now - began > _RESTLESS_NS:
                 use = self._read_use()
             if looked > limit:
-                self._raise_late(use or self._read_use(), "the arm did not come to rest after it was stopped")
+                what = "the arm did not come to rest after it was stopped"
+                self._raise_late(use or self._read_use(), what, _TO_REST_NS)
 
     def _settle(self) -> None:
         """Take the reading of the stopped arm, outside of every timed interval."""

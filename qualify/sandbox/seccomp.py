@@ -9,6 +9,7 @@ Invariants
    the same reason it cannot lower the limits that the kernel enforces with it.
 5. The GPU profile adds what a CUDA driver needs and nothing else: Unix sockets that listen, and its own device calls.
    The tool profile adds processes and programs, and signals within its pid namespace; still no socket, no namespace.
+6. Advice to the kernel on how to treat pages that other processes have as well is accepted and not taken.
 """
 
 from __future__ import annotations
@@ -23,13 +24,15 @@ from enum import StrEnum
 
 from qualify.sandbox import syscalls
 from qualify.sandbox.layers import layer
-from qualify.sandbox.syscall_table import ALLOWED, FATAL, FILTERED, GPU, NEWEST_KNOWN, TOOL
+from qualify.sandbox.syscall_table import ADVICE, ALLOWED, FATAL, FILTERED, GPU, NEWEST_KNOWN, TOOL
 
 _ALLOW = 0x7FFF0000
 _KILL_PROCESS = 0x80000000
 _ERRNO = 0x00050000
 _DENY = _ERRNO | errno.EPERM
 _UNKNOWN = _ERRNO | errno.ENOSYS
+_INVALID = _ERRNO | errno.EINVAL
+_IGNORE = _ERRNO  # the call returns 0
 
 _AUDIT_ARCH_X86_64 = 0xC000003E
 _X32_BIT = 0x40000000
@@ -60,6 +63,9 @@ _PRCTL_HARMLESS = (2, 3, 15, 16, 21, 23, 30, 39, 0x53564D41)  # getters, thread 
 _ARCH_PRCTL_HARMLESS = (0x1003, 0x1004, 0x1021, 0x1022, 0x1023)  # read FS/GS, ask for AMX tile state
 _ARCH_PRCTL_PROGRAM = (*_ARCH_PRCTL_HARMLESS, 0x1002)  # a program that starts sets its own thread pointer
 
+
+_ADVICE_ON_SHARED_PAGES = (3, 12, 20, 21)  # MADV_WILLNEED, MERGEABLE, COLD, PAGEOUT: `ADVICE` for what is mapped
+_ADVICE_COLLAPSE = 25  # MADV_COLLAPSE also changes the pages of files that the trusted side and others have mapped
 
 # Duplicates, descriptor and status flags, pipe size, seals: no locks, which would reach files shared with the host and
 # other children, no signal owners, and no new seals on memory that the trusted side still writes.
@@ -141,6 +147,8 @@ def build_filter(own_pid: int, profile: FilterProfile = FilterProfile.CPU) -> by
         program.give_if_equal(number, _ALLOW)
     for number in FATAL.values():
         program.give_if_equal(number, _KILL_PROCESS)
+    for number in ADVICE.values():
+        program.give_if_equal(number, _IGNORE)
     for name, block in _argument_rules(own_pid, profile).items():
         if name not in added:
             program.when_number(FILTERED[name], block)
@@ -178,6 +186,7 @@ def _argument_rules(own_pid: int, profile: FilterProfile) -> dict[str, _Program]
         "tgkill": _own_signals(own_pid, 2),
         "sendto": _without_address(),
         "fcntl": _one_of(1, _FCNTL_HARMLESS),
+        "madvise": _own_pages(),
     }
     if profile is FilterProfile.GPU:
         rules["socket"] = _one_of(0, (_FAMILY_UNIX,))
@@ -195,6 +204,17 @@ def _threads_or_no_namespaces(*, threads_only: bool) -> _Program:
         block.give(_ALLOW)
         return block
     block.give_if_any_bit(_CLONE_FORBIDDEN, _DENY)
+    block.give(_ALLOW)
+    return block
+
+
+def _own_pages() -> _Program:
+    """Advice on memory, as far as it is about the caller's own."""
+    block = _Program()
+    block.load_argument(2)
+    for advice in _ADVICE_ON_SHARED_PAGES:
+        block.give_if_equal(advice, _IGNORE)
+    block.give_if_equal(_ADVICE_COLLAPSE, _INVALID)  # as a kernel without it
     block.give(_ALLOW)
     return block
 

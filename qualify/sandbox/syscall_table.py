@@ -1,8 +1,9 @@
 """Names and numbers of the x86_64 system calls that the seccomp filter speaks about.
 
 Invariants
-1. `ALLOWED` needs no look at arguments; calls that do are in `FILTERED`; `FATAL` calls kill the caller.
-2. A call in none of the three fails with EPERM, and one newer than the table with ENOSYS.
+1. `ALLOWED` needs no look at arguments; calls that do are in `FILTERED`; `FATAL` calls kill the caller; `ADVICE` is
+   never taken: such a call succeeds and does nothing.
+2. A call in none of these fails with EPERM, and one newer than the table with ENOSYS.
 3. `GPU` and `TOOL` are allowed in that profile only, on top of `ALLOWED`.
 """
 
@@ -17,14 +18,14 @@ ALLOWED = {
     "statx": 332, "lseek": 8, "pread64": 17, "pwrite64": 18, "readv": 19, "writev": 20, "preadv": 295, "pwritev": 296,
     "preadv2": 327, "pwritev2": 328, "access": 21, "faccessat": 269, "faccessat2": 439, "dup": 32, "dup2": 33,
     "dup3": 292, "fsync": 74, "fdatasync": 75, "truncate": 76, "ftruncate": 77,
-    "fallocate": 285, "fadvise64": 221, "readahead": 187, "sendfile": 40, "copy_file_range": 326, "getdents64": 217,
+    "fallocate": 285, "sendfile": 40, "copy_file_range": 326, "getdents64": 217,
     "getcwd": 79, "chdir": 80, "fchdir": 81, "rename": 82, "renameat": 264, "renameat2": 316, "mkdir": 83,
     "mkdirat": 258, "rmdir": 84, "creat": 85, "link": 86, "linkat": 265, "unlink": 87, "unlinkat": 263, "symlink": 88,
     "symlinkat": 266, "readlink": 89, "readlinkat": 267, "chmod": 90, "fchmod": 91, "fchmodat": 268, "umask": 95,
     "utime": 132, "utimes": 235, "utimensat": 280, "futimesat": 261, "statfs": 137, "fstatfs": 138,
     "close_range": 436,
     # Memory.
-    "mmap": 9, "mprotect": 10, "munmap": 11, "mremap": 25, "brk": 12, "madvise": 28, "msync": 26, "mincore": 27,
+    "mmap": 9, "mprotect": 10, "munmap": 11, "mremap": 25, "brk": 12, "msync": 26, "mincore": 27,
     "mlock": 149, "munlock": 150, "get_mempolicy": 239,
     # Signals to itself and waiting.
     "rt_sigaction": 13, "rt_sigprocmask": 14, "rt_sigreturn": 15, "rt_sigpending": 127, "rt_sigtimedwait": 128,
@@ -70,9 +71,13 @@ FATAL = {
     "clock_adjtime": 305, "clock_settime": 227, "iopl": 172, "ioperm": 173, "modify_ldt": 154, "vhangup": 153,
 }
 
+# How to treat files that the whole host reads: what is fetched and forgotten for one process is so for all of them, and
+# the reads that this leaves to do delay, behind its back, whoever comes next.
+ADVICE = {"fadvise64": 221, "readahead": 187}
+
 FILTERED = {
     "clone": 56, "clone3": 435, "ioctl": 16, "prctl": 157, "arch_prctl": 158, "prlimit64": 302, "kill": 62,
-    "tgkill": 234, "sendto": 44, "fcntl": 72, "socket": 41,
+    "tgkill": 234, "sendto": 44, "fcntl": 72, "socket": 41, "madvise": 28,
 }
 # fmt: on
 

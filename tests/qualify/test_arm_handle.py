@@ -255,6 +255,19 @@ def test_an_arm_that_the_machine_keeps_from_resting_is_no_fault_of_its_own(
     assert process.killed
 
 
+def test_an_arm_that_has_the_core_and_does_not_rest_is_at_fault_on_a_busy_machine_too(
+    arm: tuple[Arm, ScriptedProcess], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It undoes the stop; others had the core most of the time, but it had it for long enough to come to rest."""
+    monkeypatch.setattr("qualify.arm_handle._STOP_PATIENCE_NS", 1_000_000)
+    monkeypatch.setattr("qualify.arm_handle._RESTLESS_NS", 0)
+    readings = iter([CoreUse(0, 0, 0, 0), CoreUse(10**9, 2 * 10**8, 8 * 10**8, 0)])
+    monkeypatch.setattr("qualify.arm_handle.read_use", lambda pid, core: next(readings))
+    made, process = arm
+    process.answer, process.stops = lambda nonce: [done(nonce)], False
+    assert fault_of(made).kind == "call_deadline"
+
+
 def test_an_arm_that_outlives_its_kill_is_the_machines(
     arm: tuple[Arm, ScriptedProcess], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,7 +12,7 @@ from qualify.sandbox import cgroup
 from qualify.sandbox.layers import LAYERS, LayerMissing
 from qualify.sandbox.policy import SandboxPolicy
 from qualify.sandbox.seccomp import FilterProfile, build_filter
-from qualify.sandbox.syscall_table import ALLOWED, FATAL, FILTERED, GPU, NEWEST_KNOWN, TOOL
+from qualify.sandbox.syscall_table import ADVICE, ALLOWED, FATAL, FILTERED, GPU, NEWEST_KNOWN, TOOL
 
 ALLOW, KILL, ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
 X86_64, I386 = 0xC000003E, 0x40000003
@@ -45,7 +45,7 @@ def _decide(program: bytes, number: int, arguments: tuple[int, ...] = (), archit
 
 def test_every_call_number_has_one_meaning() -> None:
     """No number stands in two tables or twice in one."""
-    numbers = [*ALLOWED.values(), *FATAL.values(), *FILTERED.values()]
+    numbers = [*ALLOWED.values(), *FATAL.values(), *FILTERED.values(), *ADVICE.values()]
     assert len(numbers) == len(set(numbers))
     assert max(numbers) <= NEWEST_KNOWN
 
@@ -59,6 +59,8 @@ def test_the_filter_decides_as_the_tables_say() -> None:
             assert action == ALLOW
         elif number in FATAL.values():
             assert action == KILL
+        elif number in ADVICE.values():
+            assert action == ERRNO  # success, and nothing is done
         elif number not in FILTERED.values():
             assert action == ERRNO | (38 if number > NEWEST_KNOWN else 1)
     assert _decide(program, ALLOWED["read"], architecture=I386) == KILL
@@ -99,6 +101,11 @@ def test_the_filter_decides_as_the_tables_say() -> None:
         ("fcntl", (3, 1030), ALLOW),
         ("fcntl", (3, 6), ERRNO | 1),
         ("fcntl", (3, 1033), ERRNO | 1),
+        ("madvise", (0x10000, 4096, 4), ALLOW),
+        ("madvise", (0x10000, 4096, 14), ALLOW),
+        ("madvise", (0x10000, 4096, 3), ERRNO),
+        ("madvise", (0x10000, 4096, 21), ERRNO),
+        ("madvise", (0x10000, 4096, 25), ERRNO | 22),
     ],
 )
 def test_arguments_decide_where_they_matter(name: str, arguments: tuple[int, ...], action: int) -> None:
