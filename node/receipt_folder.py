@@ -232,14 +232,23 @@ def _unreadable(path: Path, why: str) -> GradeError:
 
 def _inflate(path: Path) -> bytes:
     """Return what is in a gzip file, never much more than the limit allows; the reader checks digest and size."""
+    data = _read_regular(path, EVIDENCE.attempt_bytes)
     try:
-        inflate = zlib.decompressobj(_GZIP_WINDOW)
-        data = inflate.decompress(_read_regular(path, EVIDENCE.attempt_bytes), EVIDENCE.attempt_bytes + 1)
-    except zlib.error as error:
+        return inflate(data)
+    except (zlib.error, ValueError) as error:
         raise _unreadable(path, str(error)) from error
-    if len(data) <= EVIDENCE.attempt_bytes and (not inflate.eof or inflate.unused_data):
-        raise _unreadable(path, "it is a truncated gzip file, or has bytes after its end")
-    return data
+
+
+def inflate(data: bytes) -> bytes:
+    """Return what is in a gzip file's bytes, never much more than an attempt file may have.
+
+    Raises `zlib.error`, and `ValueError` for a truncated file or one with bytes after its end.
+    """
+    machine = zlib.decompressobj(_GZIP_WINDOW)
+    unpacked = machine.decompress(data, EVIDENCE.attempt_bytes + 1)
+    if len(unpacked) <= EVIDENCE.attempt_bytes and (not machine.eof or machine.unused_data):
+        raise ValueError("it is a truncated gzip file, or has bytes after its end")
+    return unpacked
 
 
 def _read_regular(path: Path, limit: int) -> bytes:
