@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from typing import Any
 
@@ -198,15 +199,18 @@ async def test_a_crash_after_submission_finds_the_extrinsic(world: Any, crash: A
 async def test_a_connection_lost_at_submission_is_unknown_until_the_chain_tells(world: Any, make_wire: Any) -> None:
     """The request arrives and the answer does not: not a failure, and not a second extrinsic."""
     wire, url = await make_wire(world.node.url)
-    client = world.new_client(url, request_timeout=0.5)
+    client = world.new_client(url)
     await client.open()
     real = client.submit
 
     async def lose_the_answer(data: bytes) -> PoolAnswer:
         wire.swallow_answers = True
-        answer = await real(data)
-        wire.swallow_answers = False
+        answering = asyncio.ensure_future(real(data))
+        while not len(world.node.chain.pool):  # noqa: ASYNC110 - the pool has no event to wait for
+            await asyncio.sleep(0.01)
         wire.cut()
+        answer = await answering
+        wire.swallow_answers = False
         return answer
 
     client.submit = lose_the_answer

@@ -48,26 +48,30 @@ asyncio.run(main())
 """
 
 
-async def _run_and_kill(folder: Path, seconds: float) -> int:
-    """Run the writer for `seconds` after it opened, kill it, and return the last number it reported."""
+async def _run_and_kill(folder: Path, seconds: float, *, first: bool) -> int:
+    """Run the writer for `seconds` after it opened, kill it, and return the last number it reported.
+
+    The `first` writer begins with an empty store; it is killed `seconds` after it filled in something.
+    """
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", WRITER, str(folder), stdout=asyncio.subprocess.PIPE
     )
     assert process.stdout is not None
     assert await process.stdout.readline() == b"open\n"
+    reported = int(await process.stdout.readline()) if first else 0
     await asyncio.sleep(seconds)
     process.send_signal(signal.SIGKILL)
     lines = (await process.stdout.read()).split()
     await process.wait()
-    return int(lines[-1]) if lines else 0
+    return int(lines[-1]) if lines else reported
 
 
 async def test_killed_writer_leaves_whole_transactions(tmp_path: Path) -> None:
     """Killed five times at random moments, the store keeps cursor, rows, tokens and ledger in step."""
     dice = random.Random(7)
     reported = 0
-    for _ in range(5):
-        reported = max(reported, await _run_and_kill(tmp_path, dice.uniform(0.01, 0.25)))
+    for number in range(5):
+        reported = max(reported, await _run_and_kill(tmp_path, dice.uniform(0.01, 0.25), first=number == 0))
         store = await Store.open(StateLayout.at(tmp_path))
         cursor = await store.read(read_cursor)
         rows = await store.read(lambda connection: connection.scalar(select(func.count()).select_from(submissions)))

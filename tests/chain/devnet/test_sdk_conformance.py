@@ -13,6 +13,7 @@ import pytest
 
 from chain.devnet import beacon
 from chain.devnet.server import Devnet
+from chain.devnet.subscriptions import FINALIZED_HEAD, NEW_HEAD
 from tests.chain.devnet.support import (
     MINER,
     NETUID,
@@ -370,7 +371,8 @@ async def test_head_and_finalized_subscriptions(sdk: Any, devnet: Devnet) -> Non
         return seen
 
     heads, final = asyncio.create_task(numbers(False, 5)), asyncio.create_task(numbers(True, 3))
-    await asyncio.sleep(0.1)
+    while not {NEW_HEAD, FINALIZED_HEAD} <= {each.method for each in devnet.hub._open.values()}:  # noqa: ASYNC110 - nothing tells that a subscription was opened
+        await asyncio.sleep(0.01)
     for _ in range(5):
         devnet.produce_block()
     assert await heads == [0, 1, 2, 3, 4, 5]
