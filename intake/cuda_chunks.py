@@ -131,6 +131,7 @@ def _unguarded(tokens: list[str]) -> list[str]:
 def _split(tokens: list[str]) -> Iterator[list[str]]:
     """Yield the tokens of each chunk."""
     chunk: list[str] = []
+    lasting: list[list[str]] = []
     depth = region = spaces = place = 0
     is_line_start = True
     while place < len(tokens):
@@ -166,8 +167,7 @@ def _split(tokens: list[str]) -> Iterator[list[str]]:
                 continue
             depth = max(depth - 1, 0)
         chunk.append(_plain(token))
-        ends = token == ";" or (token == "}" and not _goes_on(chunk))
-        if depth == 0 and ends and not in_region:
+        if depth == 0 and not in_region and _ends(token, chunk, lasting):
             if chunk != [";"]:
                 yield chunk
             chunk = []
@@ -197,9 +197,18 @@ def _plain(token: str) -> str:
 
 def _is_bracket(chunk: list[str]) -> bool:
     """Say whether a brace after these tokens only opens a namespace or a linkage."""
-    if chunk[:1] == ["inline"]:
-        chunk = chunk[1:]
-    return chunk[:1] == ["namespace"] or (len(chunk) == 2 and chunk[0] == "extern" and chunk[1][0] == '"')
+    head = chunk[1:4] if chunk[:1] == ["inline"] else chunk[:3]
+    return head[:1] == ["namespace"] or (len(head) == 2 and head[0] == "extern" and head[1][0] == '"')
+
+
+def _ends(token: str, chunk: list[str], lasting: list[list[str]]) -> bool:
+    """Say whether a declaration ends with its last token. `lasting` keeps the one that is known to go on after braces:
+    it may have one for every other token, and is looked through once."""
+    if token != "}":
+        return token == ";"
+    if not (lasting and lasting[0] is chunk) and _goes_on(chunk):
+        lasting[:] = [chunk]
+    return not (lasting and lasting[0] is chunk)
 
 
 def _goes_on(chunk: list[str]) -> bool:

@@ -31,8 +31,13 @@ from intake.suggest import words
 _HASH = re.compile(r"#[ \t\f\v]*([^\n]*)")
 _NAME = re.compile(r"[A-Za-z_][0-9A-Za-z_$\x80-\xff]*")
 _ALLOWED = words("include define undef if ifdef ifndef elif elifdef elifndef else endif error warning pragma line")
+# Directives that say nothing about files, as far as their first words tell.
+_PLAIN = r"(?:define|undef|if(?:n?def)?|el(?:se|if(?:n?def)?)|endif|error|warning|line)(?![0-9A-Za-z_$\x80-\xff])"
+_PLAIN_PRAGMA = r"pragma[ \t]+(?:once|unroll)[ \t0-9()]*+(?!.)"
+_NOTABLE = re.compile(rf"#(?![ \t\f\v]*(?:{_PLAIN}|{_PLAIN_PRAGMA}))[ \t\f\v]*([^\n]*)")
 _MAX_INCLUDES = 4096  # of one file
 _MAX_DIRECTIVES = 100_000  # of one file
+_MAX_REFUSALS = 10_000  # of one file, those included that are alike or beyond the number that is told
 _HEADER = re.compile(r'(?P<system><[^>\n]*>)|(?P<quoted>"[^"\n]*")')
 _PASTE = r"(?:\s*\#\#\s*)?"  # `in##cbin` is one word to the compiler
 # Patterns start with a literal and look back after it, which lets the scan skip at C speed.
@@ -40,12 +45,18 @@ _HAS_FILE = re.compile(
     rf"_(?<!\w_){_PASTE}{_PASTE.join('_has_')}{_PASTE}(?:{_PASTE.join('include')}|{_PASTE.join('embed')})"
     rf"(?P<next>{_PASTE}{_PASTE.join('_next')})?(?!\w)"
 )
-_ASKED = re.compile(r'\s*\(\s*(<[^>\n]*>|"[^"\n]*")\s*\)')
+# Bounded, as in a hostile line every question would read on to the end of the line.
+_ASKED = re.compile(r'\s*\(\s*(<[^>\n]{0,4096}+>|"[^"\n]{0,4096}+")\s*\)')
 _DEFINES = re.compile(r"(?:\bdefined\s*\(?|#\s*(?:(?:el)?ifn?def|define|undef))\s*\Z")
 _INCBIN = re.compile(rf"[iI](?<!\w[iI]){_PASTE}(?i:{_PASTE.join('ncbin')})(?!\w)")
-_GAPS = b"#\t\n\v\f\r\x1c\x1d\x1e\x1f \x85\xa0"  # all that `_PASTE` may skip
+# Every question and every other way is one of these words, whatever stands between its pasted pieces: with all other
+# characters gone it is in one piece.
+_WORDS = (b"_has_", b"incbin", b"import")
+_LOWER = bytes(range(256)).lower()
+_ELSE = bytes(code for code in range(256) if bytes((code,)).lower() not in b"".join(_WORDS))
 _MODULE = re.compile(r"import(?<!\wimport)\s*[<\"]")
 _IN_STRINGS = re.compile(r"incbin|\.include\b|pch_preprocess|include_alias|GCC\s+dependency", re.IGNORECASE)
+_TELLING = ("incbin", ".include", "pch_preprocess", "include_alias", "dependency")  # one is in all of these strings
 _IN_PRAGMAS = re.compile(r"\b(?:pch_preprocess|include_alias|dependency)\b")
 _NEARBY = 64  # characters before a question in which `defined` or `#ifdef` may stand
 _LITERAL = 'Write "file.cuh" or <header> itself, without macros.'
@@ -151,18 +162,26 @@ def find_includes(text: CudaText, findings: Findings) -> list[Include]:
     scan = _FileScan(text, findings)
     try:
         scan.directives()
-        scan.questions()
-        scan.other_ways()
+        if may_have_words(text.code):
+            scan.questions()
+            scan.other_ways()
+        scan.strings()
     except IntakeError as error:
         findings.take(error)
     return scan.includes
+
+
+def may_have_words(code: str) -> bool:
+    """Say whether code, its words pasted or not, may ask for a file or bring one in other than by a directive."""
+    letters = code.encode("latin-1").translate(_LOWER, _ELSE)
+    return any(word in letters for word in _WORDS)
 
 
 class _FileScan:
     def __init__(self, text: CudaText, findings: Findings) -> None:
         self._text = text
         self._findings = findings
-        self._pastes = "##" in text.code  # else every word of the code stands there in one piece
+        self._refusals = 0
         self.includes: list[Include] = []
 
     def directives(self) -> None:
@@ -184,15 +203,15 @@ class _FileScan:
     def _directive_lines(self) -> Iterator[tuple[str, int]]:
         """Yield what follows each # that is the first character of its line but for blanks, and where it starts."""
         code = self._text.code
-        for match in _HASH.finditer(code):
+        # A directive takes two characters at least, so a short file has not too many of them, whatever they are.
+        is_short = len(code) <= 2 * _MAX_DIRECTIVES
+        for match in (_NOTABLE if is_short else _HASH).finditer(code):
             if not code[code.rfind("\n", 0, match.start()) + 1 : match.start()].strip(" \t\f\v"):
                 yield match.group(1), match.start(1)
 
     def questions(self) -> None:
         """Read `__has_include(...)`, which asks about a file as `#include` does."""
         code = self._text.code
-        if "_has_" not in code and not self._pastes:
-            return
         for match in _HAS_FILE.finditer(code):
             start, end = match.span()
             before = code[max(0, start - _NEARBY) : start].rpartition("\n")[2]
@@ -205,17 +224,15 @@ class _FileScan:
                 self._include(asked.group(1), start)
 
     def other_ways(self) -> None:
-        """Refuse assembler directives, module imports and strings that name a file to read."""
-        code = self._text.code
-        joined = code.encode("latin-1").translate(None, _GAPS).decode("latin-1") if self._pastes else code
-        ways = [(_INCBIN, ".incbin brings a file in.")] if "incbin" in joined.lower() else []
-        if "import" in code:
-            ways.append((_MODULE, "an import brings a file in."))
-        for pattern, message in ways:
-            for match in pattern.finditer(code):
+        """Refuse assembler directives and module imports."""
+        for pattern, message in ((_INCBIN, ".incbin brings a file in."), (_MODULE, "an import brings a file in.")):
+            for match in pattern.finditer(self._text.code):
                 if not self._in_string(match.start()):
                     self._refuse("CUDA_INCLUDE", message, match.start())
-        for offset, joined in _joined_strings(self._text):
+
+    def strings(self) -> None:
+        """Refuse strings that name a file to read."""
+        for offset, joined in _joined_strings(self._text) if _may_tell(self._text) else ():
             if _IN_STRINGS.search(joined):
                 message = "a string tells the assembler or the compiler to read a file."
                 self._refuse("CUDA_INCLUDE", message, offset)
@@ -238,7 +255,16 @@ class _FileScan:
         return IntakeError("CUDA_TOO_COMPLEX", message, location=where)
 
     def _refuse(self, code: str, message: str, offset: int, hint: str = "") -> None:
+        self._refusals += 1
+        if self._refusals > _MAX_REFUSALS:
+            raise self._too_complex(f"the file breaks rules in more than {_MAX_REFUSALS} places.", offset)
         self._findings.add(code, message, hint=hint, path=self._text.path, line=self._text.lines.line(offset))
+
+
+def _may_tell(text: CudaText) -> bool:
+    """Say whether any strings of a file, however they are joined, may tell something to read a file."""
+    joined = "".join([item.text for item in text.strings]).replace("\\\\", "")
+    return _ESCAPE.search(joined) is not None or any(word in joined.replace("\\", "").lower() for word in _TELLING)
 
 
 def _joined_strings(text: CudaText) -> Iterator[tuple[int, str]]:

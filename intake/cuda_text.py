@@ -16,9 +16,11 @@ from __future__ import annotations
 import bisect
 import itertools
 import re
+import string
 from typing import NamedTuple
 
 from config.errors import IntakeError, SourceLocation
+from intake.cuda_plain import CudaString, read_plain
 
 _SPLICE = re.compile(r"\\[ \t\f]*\n")  # GCC, which preprocesses for nvcc, joins lines across trailing blanks too
 _WORD = r"0-9A-Za-z_$"
@@ -32,9 +34,9 @@ _QUOTED = re.compile(
     """,
     re.VERBOSE,
 )
-_SHORT = re.compile(r'"[^"\\\n]*+"')  # a string without escapes
 _RAW_PREFIX = re.compile(rf"(?<![{_WORD}])(?:u8|[uUL])?R\Z")
-_NUMBER = re.compile(rf"(?<![{_WORD}])[0-9][{_WORD}.]*\Z")
+_NUMBER_START = re.compile(rf"(?<![{_WORD}])[0-9]")
+_IN_NUMBERS = string.ascii_letters + string.digits + "_$."
 _NUMBER_REST = re.compile(rf"(?:'[0-9A-Za-z_][{_WORD}.]*+)++")
 _FOREIGN = re.compile(r"[^\x00-\x7f]")
 _MAX_TOKENS = 100_000  # literals and comments, or joined lines, of one file; bounds memory
@@ -43,14 +45,6 @@ _DELIMITER = re.compile(r'[^()\\\s"]{0,16}')
 _TRIGRAPH = re.compile(r"\?\?[=/'()!<>-]")
 _SPLICING_TRIGRAPH = re.compile(r"\?\?/[ \t\f]*\n")
 _GLUE = frozenset("\"'.+-")  # a raw-string prefix right after one of these belongs to another token in some mode
-
-
-class CudaString(NamedTuple):
-    """One string literal of the code: its half-open range in `code` and the text between its quotes, escapes intact."""
-
-    start: int
-    end: int
-    text: str
 
 
 class LineMap:
@@ -104,7 +98,14 @@ def read_cuda(path: str, data: bytes) -> CudaText:
     if len(splices) > _MAX_TOKENS:
         message = f"the file joins more than {_MAX_TOKENS} lines."
         raise IntakeError("CUDA_TOO_COMPLEX", message, location=SourceLocation(path))
-    return _Lexer(path, spliced, LineMap(spliced, splices)).run()
+    lines = LineMap(spliced, splices)
+    plain = read_plain(spliced)
+    return read_carefully(path, spliced, lines) if plain is None else CudaText(path, *plain, lines)
+
+
+def read_carefully(path: str, spliced: str, lines: LineMap) -> CudaText:
+    """Read any spliced text. Raises `IntakeError` (CUDA_LEXICAL, CUDA_TOO_COMPLEX) with the line."""
+    return _Lexer(path, spliced, lines).run()
 
 
 def _join_lines(text: str) -> tuple[str, list[int]]:
@@ -136,32 +137,13 @@ class _Lexer:
 
     def run(self) -> CudaText:
         text, end = self._text, 0
-        pieces, strings, find = self._pieces, self._strings, _STARTS.search
-        # Most of what begins in a plain file is a comment or a short string, which is taken on the spot.
-        is_plain = self._plain_ascii and "??" not in text
-        while (match := find(text, end)) is not None:
+        while (match := _STARTS.search(text, end)) is not None:
             start = match.start()
-            opening = match.group()
-            if is_plain and len(pieces) < _MAX_TOKENS:
-                if opening == "//" and (close := text.find("\n", start)) >= 0:
-                    pieces += (text[end:start], " " * (close - start))
-                    end = close
-                    continue
-                if (
-                    opening == '"'
-                    and text[start - 1 : start] != "R"
-                    and (token := _SHORT.match(text, start)) is not None
-                ):
-                    close = token.end()
-                    pieces.append(text[end:close])
-                    strings.append(CudaString(start, close, text[start + 1 : close - 1]))
-                    end = close
-                    continue
             if len(self._pieces) > 2 * _MAX_TOKENS:
                 message = f"the file has more than {_MAX_TOKENS} literals and comments"
                 raise self._refusal(message, start, "CUDA_TOO_COMPLEX")
             self._plain(end, start)
-            end = self._token(opening, end, start)
+            end = self._token(match.group(), end, start)
         self._plain(end, len(text))
         return CudaText(self._path, "".join(self._pieces), tuple(self._strings), self._lines)
 
@@ -184,8 +166,11 @@ class _Lexer:
     def _number_rest(self, before: int, start: int) -> int | None:
         """Return where the number ends in which the quote at `start` is a digit separator; None when it is not one."""
         rest = _NUMBER_REST.match(self._text, start)
-        is_number = rest is not None and _NUMBER.search(self._text, before, start) is not None
-        return rest.end() if rest is not None and is_number else None
+        if rest is None:
+            return None
+        # The word is found from its end: from every digit of hostile code it would be read again and again.
+        word = start - len(plain := self._text[before:start]) + len(plain.rstrip(_IN_NUMBERS))
+        return rest.end() if _NUMBER_START.search(self._text, word, start) else None
 
     def _quoted(self, start: int) -> int:
         token = _QUOTED.match(self._text, start)

@@ -14,11 +14,14 @@ from collections.abc import Collection, Iterator
 
 from intake.cuda_text import CudaText
 
-_WINDOW = 64 * 1024  # characters laid out anew at a time
-_WORD = r"0-9A-Za-z_$\x80-\xff"
-_NEEDED = re.compile(rf" (?=[{_WORD}])(?<=[{_WORD}] )")  # between two words; all other blanks separate nothing
-_BLANK = re.compile(r"\s")
-_WORD_END = re.compile(rf"[{_WORD}]")
+_WINDOW = 16 * 1024  # characters laid out anew at a time: they stay in the processor's cache
+_BLANKS = "".join(filter(str.isspace, map(chr, range(256))))
+_WORD = re.compile(rf"[0-9A-Za-z_$\x80-\xff](?<![{_BLANKS}])")
+_LONG_BLANK = " " * 16
+# Each maps a byte to what stands for it in one of three texts, which are worked on as one large number each.
+_IN_BLANKS = bytes(0xFF if chr(code) in _BLANKS else 0 for code in range(256))
+_IN_WORDS = bytes(1 if _WORD.match(chr(code)) else 0 for code in range(256))
+_SPACED = bytes(ord(" ") if chr(code) in _BLANKS else code for code in range(256))
 _LOCAL_INCLUDE = '"include local"'
 _BEFORE_INCLUDE = re.compile(r"#\s*include\s*\Z")
 _REACH = 64  # characters before an included name in which `# include` stands
@@ -29,7 +32,7 @@ def token_digest(text: CudaText, includes: Collection[str]) -> str:
     code, literals = _without_names(text, {path.rpartition("/")[2] for path in includes})
     digest = hashlib.sha256()
     for piece in _canonical(code):
-        digest.update(piece.encode("latin-1"))
+        digest.update(piece)
     # Blanks count inside literals, which stand in the code without them.
     digest.update("\x1f".join(["", *literals]).encode("latin-1"))
     return digest.hexdigest()
@@ -54,17 +57,21 @@ def _includes(code: str, start: int) -> bool:
     return _BEFORE_INCLUDE.search(code[max(0, start - _REACH) : start]) is not None
 
 
-def _canonical(code: str) -> Iterator[str]:
+def _canonical(code: str) -> Iterator[bytes]:
     """Yield the text without blanks, but for a mark where they stand between two words."""
-    start = 0
-    last = ""
-    while start < len(code):
-        cut = _BLANK.search(code, start + _WINDOW)
-        end = cut.start() if cut else len(code)
-        piece = "\x1f".join(_NEEDED.split(" ".join(code[start:end].split()))).replace(" ", "")
-        if piece:
-            if last and _WORD_END.match(last) and _WORD_END.match(piece):
-                yield "\x1f"
-            yield piece
-            last = piece[-1]
-        start = end
+    before = ""  # the last character that was yielded, and a blank if blanks follow it
+    for start in range(0, len(code), _WINDOW):
+        window = (before + code[start : start + _WINDOW]).replace(_LONG_BLANK, " ")
+        written = _without_blanks(window.encode("latin-1"))
+        yield written[len(before.rstrip()) :]
+        before = written[-1:].decode("latin-1") + (" " if window[-1].isspace() else "")
+
+
+def _without_blanks(text: bytes) -> bytes:
+    r"""Return a text without blanks, but for \x1f, which is no part of any token, where they part two words."""
+    blanks = int.from_bytes(text.translate(_IN_BLANKS), "little")
+    words = int.from_bytes(text.translate(_IN_WORDS), "little")
+    # One, added to the first byte of blanks after a word, is carried through them to the byte that follows.
+    parted = (blanks + (words << 8 & blanks)) & words
+    marked = int.from_bytes(text.translate(_SPACED), "little") - (parted >> 8)  # a space less one is the mark
+    return marked.to_bytes(len(text), "little").translate(None, b" ")
