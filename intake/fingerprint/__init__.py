@@ -30,7 +30,7 @@ from intake.parts import PYTHON, Part, heaviest
 from intake.payload import Payload, direct_parts
 from intake.syntax import too_complex
 
-VERSION: Final = 3
+VERSION: Final = 4
 
 
 class Fingerprint(NamedTuple):

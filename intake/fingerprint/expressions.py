@@ -21,6 +21,7 @@ from intake.fingerprint.writing import Writing
 from intake.syntax import dotted_name, walk
 
 _FLIPPED: dict[type, str] = {ast.Gt: "Lt", ast.GtE: "LtE"}
+_NO_NUMBERS = frozenset({ast.Call, ast.Subscript, ast.IfExp, ast.BoolOp})  # whatever is in them
 _argument = attrgetter("arg")
 
 
@@ -203,7 +204,7 @@ class Expressions(Writing):
             handlers[left.__class__](self, left)
             handlers[right.__class__](self, right)
             return
-        if self.is_number(left) and not self.is_number(right):
+        if left.__class__ not in _NO_NUMBERS and self.is_number(left) and not self.is_number(right):
             left, right = right, left
         tokens = self.tokens
         start, count, known = len(tokens), self._count, len(self.references)

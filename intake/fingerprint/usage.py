@@ -99,7 +99,7 @@ class Analysis:
         Every node of the statement comes by here, so the frequent kinds are told apart on the spot.
         """
         visitors = self._VISITORS
-        loads, versions = scope.loads, scope.versions
+        loads, stores, versions = scope.loads, scope.stores, scope.versions
         take, add = pending.pop, pending.append
         while pending:
             node = take()
@@ -115,7 +115,7 @@ class Analysis:
                     if name in versions:
                         versions[name][-1] += 1
                 elif context is ast.Store:
-                    scope.store(name)
+                    stores[name] = stores.get(name, 0) + 1
             elif kind is ast.Call:
                 add(node.func)
                 pending += node.args
@@ -127,6 +127,11 @@ class Analysis:
             elif kind is ast.Subscript:
                 add(node.value)
                 add(node.slice)
+            elif kind is ast.Tuple:
+                pending += node.elts
+            elif kind is ast.Compare:
+                add(node.left)
+                pending += node.comparators
             elif kind is not ast.Constant:
                 visitor = visitors.get(kind)
                 pending += children(node) if visitor is None else visitor(self, node, scope)

@@ -78,8 +78,19 @@ class Writing(Reading):
             attributes.append(root.attr)
             root = root.value
         if isinstance(root, ast.Name):
+            name = root.id
             attributes.reverse()
-            self._named(root.id, attributes)
+            homes = self._frames[-1].homes
+            frame = homes[name] if name in homes else self._frame_of(name)
+            token: str | None = None
+            if frame is None:
+                token = self._outside.get(f"{name}.{'.'.join(attributes)}")
+            elif name not in frame.values and name in frame.numbers:
+                token = f"{frame.numbers[name]}.{'.'.join(attributes)}"
+            if token is None:
+                self._named(name, attributes)
+            else:
+                self._emit(token)
             return
         chain = dotted_name(node)
         if chain is not None:

@@ -6,10 +6,10 @@ import ast
 import hashlib
 
 import pytest
-from intake.fingerprint.outline import ASK, File
 
 from benchmarks.copy_seeds import PYTHON_SEEDS
 from intake.closure import LocalModules
+from intake.fingerprint.outline import ASK, File
 from intake.fingerprint.program import Program
 from intake.screen import screen_files
 from tests.intake.support import MANIFEST
