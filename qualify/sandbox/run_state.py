@@ -157,7 +157,8 @@ class Run:
         return outcome
 
     def outcome(self) -> Outcome:
-        """Return how the run ended, from everything seen so far."""
+        """Return how the run ended, from everything seen so far. What it wrote, and how much, is added by the client.
+        """
         kind, layer, detail = self._ending()
         status = self._wait_status()
         exited = status is not None and os.WIFEXITED(status)
@@ -167,7 +168,6 @@ class Run:
             signal=None if exited else self._signal(kind, status),
             layer=layer,
             detail=detail,
-            log_bytes=self.log.total_bytes,
             layers=self.layers,
             # Those that die with their pid namespace are waited for by nobody; then the last look has to do.
             cpu_ns=max(self.status.cpu_ns if self.status else 0, self.watch.cpu_ns),

@@ -88,7 +88,8 @@ class Ready(msgspec.Struct, frozen=True, tag="ready"):
 
 
 class Ended(msgspec.Struct, frozen=True, tag="ended"):
-    """The last message of a run. Its log travels beside it, as a file, and is put into the outcome where it arrives."""
+    """The last message of a run. Its log travels beside it, as a file, and is put into the outcome where it arrives,
+    with its size: even a number would be a message to children that are forked later."""
 
     outcome: Outcome
 
@@ -176,7 +177,7 @@ def receive_client(channel: socket.socket) -> tuple[ClientMessage | None, list[i
     if isinstance(message, Ended) and descriptors:
         size = os.fstat(descriptors[0]).st_size
         log = os.pread(descriptors[0], LOG_TAIL_BYTES, max(0, size - LOG_TAIL_BYTES))
-        message = Ended(replace(message.outcome, log=log))
+        message = Ended(replace(message.outcome, log=log, log_bytes=size))
         for descriptor in descriptors:
             os.close(descriptor)
         descriptors = []
