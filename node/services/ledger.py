@@ -1,17 +1,20 @@
 """Keeps the crown ledger as a signed document, and its digest on the chain.
 
 Invariants
-1. A document is on disk, under its digest in `ledger/`, before anything is signed that names it; it is kept. The
-   receipts that it names are on disk before it is made.
+1. A document is on disk, under its digest in `ledger/`, before anything is signed that names it. The receipts
+   that it names are on disk before it is made.
 2. The same crowns give the same document, so nothing is committed again for a ledger that did not change, unless the
    chain lost the commitment.
 3. The document is written whether or not it is committed, because weight receipts are recomputed from it. Without
    `publication.ledger_url` nothing is asked of the chain. Whatever fails here never stops weights.
+4. Every ledger holds all events of those before it, so the newest `LEDGERS_KEPT` are enough, with those that the newest
+   commitments name; older ones are forgotten, row first, or their folder would grow with the square of the crowns.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 
 import structlog
 from sqlalchemy import Connection
@@ -23,6 +26,7 @@ from chain.ledger_pointer import LedgerPointer, ledger_base_url
 from chain.ledger_publication import CommitmentRecord, commitment_step
 from chain.publication_record import PublicationRecord
 from chain.signer import Signer
+from config.canonical import is_digest
 from config.errors import CacheonError
 from node.services.context import NodeContext
 from node.services.receipts import ReceiptBook, deliver
@@ -30,8 +34,10 @@ from node.store.crown_rows import all_crowns, all_settlement_events, settlement_
 from node.store.ledger_journal import StoreLedgerJournal
 from node.store.queries import chain_view
 from node.store.receipt_outbox import SealedReceipt, record_receipt
-from node.store.receipt_rows import receipt_row
+from node.store.receipt_rows import forget_ledgers, receipt_row
 from scoring.ledger import LedgerPredicate, ledger_statement, make_ledger
+
+LEDGERS_KEPT = 16
 
 
 class LedgerKeeper:
@@ -105,7 +111,15 @@ class LedgerKeeper:
             await deliver(self._context.store, self._receipts)
             await asyncio.to_thread(self._receipts.write, [document])  # if the file of an older one was lost
             self._written = (predicate.head, document.digest)
+            stay = await self._context.store.write(forget_ledgers, document.digest, LEDGERS_KEPT)
+            await asyncio.to_thread(self._tidy, stay)
         return self._written[1]
+
+    def _tidy(self, stay: Collection[str]) -> None:
+        """Remove the files of forgotten ledgers, also those that a kill has left."""
+        for path in self._context.layout.ledger.iterdir():
+            if path.name not in stay and is_digest(path.name):
+                path.unlink(missing_ok=True)
 
     def _tell(self, code: str, message: str) -> None:
         if code != self._last_trouble:

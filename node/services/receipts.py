@@ -26,10 +26,10 @@ from config.errors import GradeError, HostError
 from node.store.engine import StateReplacedError, Store
 from node.store.layout import StateLayout, sync_folder, unwritable, write_durably
 from node.store.receipt_outbox import SealedReceipt, mark_delivered, undelivered
+from node.store.receipt_rows import LEDGER_KIND
 from scoring.dsse import Statement, public_key, sign, verify
 from scoring.receipts import VerdictPredicate, read_predicate
 
-LEDGER = "ledger.v1"  # the kind of receipt that lies in a folder of its own
 _SEED_BYTES = 32
 
 
@@ -70,7 +70,7 @@ class ReceiptBook:
     def write(self, receipts: Iterable[SealedReceipt]) -> None:
         """Write the files of receipts that the store holds. Raises `HostError` (STATE_UNWRITABLE)."""
         for receipt in receipts:
-            path = self._layout.ledger / receipt.digest if receipt.kind == LEDGER else self.path(receipt.digest)
+            path = self._layout.ledger / receipt.digest if receipt.kind == LEDGER_KIND else self.path(receipt.digest)
             if not path.exists():
                 write_durably(path, receipt.envelope, mode=0o644)
 

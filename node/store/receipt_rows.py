@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import msgspec
-from sqlalchemy import Connection, select, tuple_
+from sqlalchemy import Connection, delete, select, tuple_
 
-from node.store.schema import receipt_outbox, receipts
+from node.store.schema import ledger_commitments, receipt_outbox, receipts
+
+LEDGER_KIND = "ledger.v1"
 
 
 class ReceiptRow(msgspec.Struct, frozen=True):
@@ -38,6 +40,20 @@ def receipts_about(connection: Connection, kind: str, subject: str) -> tuple[str
 def receipt_digests(connection: Connection) -> frozenset[str]:
     """Return the digests of all receipts that were signed for good."""
     return frozenset(connection.execute(select(receipts.c.digest)).scalars())
+
+
+def forget_ledgers(connection: Connection, present: str, keep: int) -> frozenset[str]:
+    """Forget all ledgers but the `present` one, the newest `keep`, and what the newest commitments on the chain name.
+
+    Returns the digests of those that stay.
+    """
+    ledgers = receipts.c.kind == LEDGER_KIND
+    newest = select(receipts.c.digest).where(ledgers).order_by(*(column.desc() for column in _ORDER)).limit(keep)
+    committed = select(ledger_commitments.c.ledger_digest).order_by(ledger_commitments.c.sequence.desc()).limit(keep)
+    waiting = select(receipt_outbox.c.digest)
+    stay = {present}.union(*(connection.execute(statement).scalars() for statement in (newest, committed, waiting)))
+    connection.execute(delete(receipts).where(ledgers, receipts.c.digest.not_in(stay)))
+    return frozenset(stay)
 
 
 def receipt_row(connection: Connection, digest: str) -> ReceiptRow | None:

@@ -12,11 +12,11 @@ from chain.ledger_pointer import LedgerCommitment, read_commitment
 from chain.wallet import signer_of_seed
 from config.canonical import sha256_hex
 from config.errors import HostError
-from node.services import receipts
+from node.services import ledger, receipts
 from node.store.engine import Store
 from node.store.journal import read_records
 from node.store.ledger_journal import read_commitments
-from node.store.receipt_rows import receipt_digests
+from node.store.receipt_rows import ReceiptQuery, receipt_digests, receipt_page
 from scoring.dsse import verify
 from scoring.ledger import check_ledger, read_ledger_predicate
 from tests.node.weights_world import ANN, BOB, VALIDATOR, World, weights_world
@@ -110,6 +110,30 @@ async def test_weights_go_on_when_the_ledger_cannot_be_written(world: World, mon
     assert (await committed(world)).kind == "ledger"
     files = {path.stem for path in world.store.layout.receipts.iterdir()}
     assert {one.name for one in world.store.layout.ledger.iterdir()} | files == await world.store.read(receipt_digests)
+
+
+async def test_older_ledgers_are_forgotten(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The newest stay, with the one on the chain; what stays leads to every crown, and rows and files agree."""
+    monkeypatch.setattr(ledger, "LEDGERS_KEPT", 2)
+    await world.step(6)
+    pointer = (await committed(world)).pointer
+    world.configure(ledger_url="")
+    folder, written = world.store.layout.ledger, set[str]()
+    targets = ("activation.silu_and_mul", "attention.decode", "norm.rmsnorm", "moe.fused_experts")
+    for number, target in enumerate(targets, 1):
+        await world.crown(number, ANN, target)
+        await world.service._ledger.write()
+        written |= {path.name for path in folder.iterdir()}
+    left = {path.name for path in folder.iterdir()}
+    assert (len(written), len(left)) == (5, 3)
+    assert pointer is not None
+    assert pointer.digest in left
+    ledgers = await world.store.read(receipt_page, ReceiptQuery(100, kind="ledger.v1"))
+    assert {row.digest for row in ledgers} == left
+    read = [
+        read_ledger_predicate(verify((folder / name).read_bytes(), [world.receipts.public_key])) for name in left
+    ]
+    assert max(len(one.crowns) for one in read) == len(targets)
 
 
 async def test_without_a_url_the_ledger_is_written_and_not_committed(world: World) -> None:
