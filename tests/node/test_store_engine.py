@@ -213,7 +213,7 @@ async def test_second_process_is_refused(store: Store) -> None:
         [sys.executable, "-c", script, str(store.layout.root)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
     )
     assert done.returncode == 1
     assert "STORE_LOCKED" in done.stderr

@@ -34,7 +34,7 @@ def start(request: AttemptRequest, folder: Path) -> subprocess.Popen[bytes]:
 
 def finish(process: subprocess.Popen[bytes]) -> tuple[int, list[dict[str, Any]], bytes]:
     """Return exit status, events and log of a process."""
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=300)
     return process.returncode, [json.loads(line) for line in out.splitlines()], err
 
 

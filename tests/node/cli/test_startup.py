@@ -54,7 +54,7 @@ raise SystemExit(code)
 )
 def test_start_up_loads_nothing_heavy(arguments: tuple[str, ...]) -> None:
     """Help, look-ups and refusals load neither torch nor CUDA nor the chain SDK nor the store."""
-    done = subprocess.run([sys.executable, "-c", PROBE, *arguments], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", PROBE, *arguments], capture_output=True, text=True, timeout=300)
     loaded = next(line for line in done.stdout.splitlines() if line.startswith("LOADED")).split()
     assert "typer" in loaded
     assert not set(HEAVY) & set(loaded)
@@ -77,7 +77,7 @@ NEEDLESS = ("rich", "pydantic", "pydantic_core", "markdown_it", "pygments", "tom
 
 def test_no_page_of_help_loads_what_it_does_not_need() -> None:
     """Help of every command and group loads neither the validation nor the printing library."""
-    done = subprocess.run([sys.executable, "-c", EVERY_PAGE], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", EVERY_PAGE], capture_output=True, text=True, timeout=300)
     lines = done.stdout.splitlines()
     loaded = next(line for line in lines if line.startswith("LOADED")).split()
     pages = next(line for line in lines if line.startswith("PAGES")).split()
@@ -100,5 +100,5 @@ raise SystemExit(run(["scan", "."]))
 
 @pytest.mark.parametrize("module", ["node.cli.process", "msgspec", "config.errors", "node.cli.boundary"])
 def test_an_interrupt_while_the_command_is_being_loaded_prints_no_traceback(module: str) -> None:
-    done = subprocess.run([sys.executable, "-c", STOPPED, module], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", STOPPED, module], capture_output=True, text=True, timeout=300)
     assert (done.returncode, done.stdout, done.stderr) == (ExitCode.INTERRUPTED, "", "")

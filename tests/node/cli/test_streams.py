@@ -22,7 +22,7 @@ def shell(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         env=plain_environment(),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
     )
 
 

@@ -46,7 +46,7 @@ def test_nothing_starts_for_a_parent_that_is_gone() -> None:
         [sys.executable, "-m", "node.demo.tether", str(os.getppid()), sys.executable, "-c", "print('up')"],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=300,
     )
     assert done.returncode == 1
     assert done.stdout == ""

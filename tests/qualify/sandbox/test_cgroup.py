@@ -88,7 +88,7 @@ def test_a_child_can_be_born_in_a_leaf() -> None:
     environment = {"PYTHONPATH": str(sandbox_battery.ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
     try:
         command = [sys.executable, "-c", program, str(leaf)]
-        done = subprocess.run(command, env=environment, cwd="/", capture_output=True, text=True, timeout=60)
+        done = subprocess.run(command, env=environment, cwd="/", capture_output=True, text=True, timeout=300)
         assert (done.returncode, done.stderr) == (6, "")
     finally:
         leaf.rmdir()

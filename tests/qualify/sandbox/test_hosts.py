@@ -27,7 +27,7 @@ ENVIRONMENT = {"PYTHONPATH": str(sandbox_battery.ROOT), "PYTHONDONTWRITEBYTECODE
 
 def _run(mode: str) -> dict[str, Any]:
     command = [sys.executable, str(PROGRAM), mode]
-    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     answer: dict[str, Any] = json.loads(done.stdout)
     return answer
@@ -63,7 +63,7 @@ def test_an_environment_behind_a_symbolic_link_works(tmp_path: Path, links: int)
         "print(sys.prefix, *(layer.name for layer in probe_layers() if layer.state in ('missing', 'unknown')))"
     )
     done = subprocess.run(
-        [prefix / "bin/python", "-c", code], env=ENVIRONMENT, capture_output=True, text=True, timeout=60, check=False
+        [prefix / "bin/python", "-c", code], env=ENVIRONMENT, capture_output=True, text=True, timeout=300, check=False
     )
     assert done.stdout.split() == [str(prefix)], done.stderr
 
@@ -131,6 +131,12 @@ def test_dropping_a_run_ends_it(zygote: Zygote) -> None:
     assert not sandbox_battery.alive(pid)
 
 
+def grown(before: tuple[int, int, int, list[int]], now: tuple[int, int, int, list[int]]) -> bool:
+    """Say whether there is more than before: of descriptors, mounts or processes."""
+    counts = zip(before[:3], now[:3], strict=True)
+    return any(later > first for first, later in counts) or not set(now[3]) <= set(before[3])
+
+
 def test_a_hundred_bad_children_leave_nothing_behind(zygote: Zygote) -> None:
     """A hundred crashing, hanging and flooding children leave no process, descriptor or mount; the next one runs."""
     quick = SandboxPolicy(wall_seconds=0.05, memory_bytes=64 << 20, output_bytes=8192, processes=4)
@@ -144,12 +150,12 @@ def test_a_hundred_bad_children_leave_nothing_behind(zygote: Zygote) -> None:
     ]
     with zygote.spawn("misbehave", quick, argument=b"exit") as child:
         child.wait(10)
-    time.sleep(0.1)  # the fork server closes its end of a run just after it told the outcome
+    time.sleep(0.1)  # the fork server closes its end of a run just after it told the outcome; later is no growth
     before = sandbox_battery.footprint(zygote)
     for _ in range(10):
         for entry, argument in bad:
             with zygote.spawn(entry, quick, argument=argument) as child:
                 assert not child.wait(10).ok
-    sandbox_battery.wait_until(lambda: sandbox_battery.footprint(zygote) == before)
+    sandbox_battery.wait_until(lambda: not grown(before, sandbox_battery.footprint(zygote)))
     with zygote.spawn("misbehave", quick, argument=b"print") as child:
         assert child.wait(10).ok
