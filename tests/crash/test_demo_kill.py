@@ -11,7 +11,6 @@ import ctypes
 import json
 import os
 import random
-import signal
 import subprocess
 import sys
 import time
@@ -33,6 +32,7 @@ from node.status import NodeStatus, read_status
 from node.store.engine import reader_engine
 from node.store.events import verify_chain
 from node.store.layout import StateLayout
+from tests.crash.warm_demo import Demo, demos
 
 PR_SET_CHILD_SUBREAPER = 36
 WEIGHT_EVENTS = ("TimelockedWeightsCommitted", "WeightsSet")
@@ -86,7 +86,7 @@ PHASES = (
 
 
 @pytest.mark.crash
-@pytest.mark.timeout(600)  # it takes about three minutes on two idle cores
+@pytest.mark.timeout(600)  # it takes less than three minutes on two idle cores
 def test_a_demo_killed_twenty_times_ends_as_if_it_never_was(tmp_path: Path) -> None:
     """Same crown, six verdicts, at most one weight publication per epoch, an unbroken ledger, nothing left running."""
     seed = int(os.environ.get("DEMO_KILL_SEED") or random.SystemRandom().randrange(10**6))
@@ -94,12 +94,12 @@ def test_a_demo_killed_twenty_times_ends_as_if_it_never_was(tmp_path: Path) -> N
     rng = random.Random(seed)
     place = Place(tmp_path / "demo")
     kills, start = 0, time.monotonic()
-    ours = descendants()  # helpers of other tests that live as long as the whole run
-    with adopting_orphans():
+    with demos() as forge, adopting_orphans():
+        ours = descendants()  # that one, and helpers of other tests that live as long as the whole run
         for phase in PHASES:
             for _ in range(phase.kills):
                 delay = rng.uniform(0, phase.spread)
-                kills += strike(place, phase, delay)
+                kills += strike(forge, place, phase, delay)
                 print(f"{time.monotonic() - start:6.1f} s: kill {kills} in {phase.name}, {delay:.2f} s after its start")
                 await_no_descendants(phase.name, ours)
         assert kills == 20
@@ -115,24 +115,20 @@ def test_a_demo_killed_twenty_times_ends_as_if_it_never_was(tmp_path: Path) -> N
     check_publications(place)
 
 
-def strike(place: Place, phase: Phase, delay: float) -> bool:
+def strike(forge: subprocess.Popen[bytes], place: Place, phase: Phase, delay: float) -> bool:
     """Start the demo, wait for the phase and the delay, kill it. A run that ends by itself must have ended well."""
-    with subprocess.Popen([*DEMO, str(place.root)], stdout=subprocess.PIPE, text=True) as demo:
-        assert demo.stdout is not None
-        while demo.poll() is None and not phase.reached(place, status_of(place)):
-            time.sleep(0.1)
-        try:
-            demo.wait(delay)
-        except subprocess.TimeoutExpired:
-            demo.send_signal(signal.SIGKILL)
-            demo.wait()
-            return True
-        output = demo.stdout.read()
+    demo = Demo(forge, place.root, place.root.with_suffix(".out"))
+    while not demo.has_ended(0) and not phase.reached(place, status_of(place)):
+        time.sleep(0.1)
+    if not demo.has_ended(delay):
+        demo.kill()
+        return True
     # the phase was over before the blow: strike once more at a finished demo, which must survive that, too
+    output = demo.output.read_text()
     assert json.loads(output)["ok"], output
-    with subprocess.Popen([*DEMO, str(place.root)], stdout=subprocess.DEVNULL) as again:
-        time.sleep(min(delay, 1.0))
-        again.send_signal(signal.SIGKILL)
+    again = Demo(forge, place.root, place.root.with_suffix(".again"))
+    again.has_ended(min(delay, 1.0))
+    again.kill()
     print(f"the demo had ended before {phase.name!r} came to a kill")
     return True
 

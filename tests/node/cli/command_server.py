@@ -101,7 +101,8 @@ def _serve(requests: socket.socket) -> list[str]:
             answer, *streams = files
             command = os.fork()
             if command == 0:
-                return _become(json.loads(data), answer, streams)
+                os.close(answer)
+                return become(json.loads(data), streams)
             _await(command, answer)
         for number in files:
             os.close(number)
@@ -124,8 +125,8 @@ def _reap() -> None:
         pass
 
 
-def _become(request: dict[str, Any], answer: int, streams: list[int]) -> list[str]:
-    os.close(answer)
+def become(request: dict[str, Any], streams: list[int]) -> list[str]:
+    """Take over the streams, folder and environment of a command in a process forked for it; return its arguments."""
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
@@ -149,6 +150,11 @@ def main() -> None:
         importlib.import_module(name)
     gc.freeze()
     sys.argv[1:] = _serve(requests)
+    run_command()
+
+
+def run_command() -> NoReturn:
+    """Be `python -m node.cli.main`, with the arguments in `sys.argv`, and end as it does."""
     code = 1
     try:
         runpy.run_module("node.cli.main", run_name="__main__", alter_sys=True)
