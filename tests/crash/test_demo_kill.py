@@ -86,7 +86,7 @@ PHASES = (
 
 
 @pytest.mark.crash
-@pytest.mark.timeout(600)  # it takes less than three minutes on two idle cores
+@pytest.mark.timeout(1500)  # three minutes on two idle cores; ten were seen beside five other programs
 def test_a_demo_killed_twenty_times_ends_as_if_it_never_was(tmp_path: Path) -> None:
     """Same crown, six verdicts, at most one weight publication per epoch, an unbroken ledger, nothing left running."""
     seed = int(os.environ.get("DEMO_KILL_SEED") or random.SystemRandom().randrange(10**6))
