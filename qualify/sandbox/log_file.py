@@ -21,10 +21,13 @@ class LogFile:
         self.descriptor = os.memfd_create("log", os.MFD_CLOEXEC)
 
     def take(self, pipe: int) -> bool:
-        """Move one chunk out of a pipe that does not block; False at its end and when nothing is there."""
+        """Move one chunk out of a pipe that does not block; False at its end, when nothing is there, and without room.
+
+        Without room, as where the node was started with a limit on file sizes, the rest of the log is lost.
+        """
         try:
             moved = os.splice(pipe, self.descriptor, _STEP_BYTES, flags=os.SPLICE_F_NONBLOCK)
-        except BlockingIOError:
+        except OSError:
             return False
         self.total_bytes += moved
         return moved > 0

@@ -122,4 +122,5 @@ def test_a_log_keeps_everything_in_its_file_and_counts_it() -> None:
     assert log.total_bytes == 100_000
     assert os.pread(log.descriptor, 100_001, 0) == b"".join(bytes([index]) * 10_000 for index in range(10))
     log.close()
+    assert not log.take(source)  # a file that takes nothing ends no fork server
     os.close(source)
