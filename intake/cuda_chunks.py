@@ -11,7 +11,9 @@ Invariants
 
 from __future__ import annotations
 
+import itertools
 import re
+import sys
 from collections.abc import Iterator, Sequence
 
 from intake.cuda_text import CudaText
@@ -20,8 +22,8 @@ from intake.suggest import words
 _TOKEN = re.compile(
     r"""\#[ \t\f\v]*define[ \t\f\v]+[A-Za-z_$][\w$]*\(      # the head of a macro with parameters
       | [A-Za-z_$][\w$]*
-      | \.?[0-9](?:[eEpP][+-]|['.\w$])*
-      | '(?:[^'\\\n]|\\.)*'
+      | \.?[0-9](?:[eEpP][+-]|['.\w$])*+
+      | '(?:[^'\\\n]++|\\.)*+'
       | -> | :: | \+\+ | -- | && | \n | \S""",
     re.VERBOSE | re.ASCII,
 )
@@ -76,14 +78,15 @@ class Chunk:
             self.local.add(name)
 
 
-def chunks_of(text: CudaText) -> list[Chunk]:
-    """Return the declarations of one file. Includes are none: headers of the bundle are read with the unit, and those
-    of the toolchain only declare."""
-    found = [Chunk(tokens) for tokens in _split(_unguarded(_tokens(text)))]
+def chunks_of(text: CudaText, most: int = sys.maxsize) -> list[Chunk]:
+    """Return the declarations of one file, `most` of them and one more where there are more. Includes are none: headers
+    of the bundle are read with the unit, and those of the toolchain only declare."""
+    kept = (tokens for tokens in _split(_unguarded(_tokens(text))) if tokens[:2] != ["#", "include"])
+    found = [Chunk(tokens) for tokens in itertools.islice(kept, min(most, sys.maxsize - 1) + 1)]
     types = set(PLAIN_TYPES)
     for chunk in found:
         _declare(chunk, types)
-    return [chunk for chunk in found if chunk.tokens[:2] != ["#", "include"]]
+    return found
 
 
 def is_number(token: str) -> bool:

@@ -6,7 +6,8 @@ Invariants
 2. A unit is the set of what it exports and of what runs when it is loaded: its host functions, objects that are built
    or computed (a registration, say) and, when none of these names a kernel, all its kernels.
    What they do not reach is dead and does not count, nor does the order or the file of a declaration.
-3. Time is linear in the tokens. Text beyond `_RENAMED` bytes in all is compared with its names as they are.
+3. Time is linear in the tokens. Text beyond `_RENAMED` bytes or `_DECLARATIONS` in all is compared with its names as
+   they are.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from intake.parts import CUDA, Part
 from intake.suggest import words
 
 _RENAMED = 1 << 20  # bytes of all units, each with its headers
+_DECLARATIONS = 16_384  # of all units, each with its headers; bounds memory
 _PASSIVE = words("__device__ template struct class union enum using typedef constexpr const static inline __constant__")
 
 _NO_OBJECTS = words("__device__ __constant__ constexpr enum extern template typedef union using struct class")
@@ -39,7 +41,15 @@ def cuda_units(cuda: CudaSources, files: Mapping[str, bytes]) -> dict[str, Unit]
     texts = {path: (path, *cuda.closure(path)) for path in cuda.units.values()}
     if sum(len(files[name]) for names in texts.values() for name in names) > _RENAMED:
         return _plain_units(cuda, files)
-    chunks = {path: chunks_of(read_cuda(path, bytes(files[path]))) for path in cuda.edges}
+    chunks: dict[str, list[Chunk]] = {}
+    left = _DECLARATIONS
+    for path in cuda.edges:
+        chunks[path] = chunks_of(read_cuda(path, bytes(files[path])), left)
+        left -= len(chunks[path])
+        if left < 0:
+            return _plain_units(cuda, files)
+    if sum(len(chunks[name]) for names in texts.values() for name in names) > _DECLARATIONS:
+        return _plain_units(cuda, files)
     return {path: _unit(path, [(name, chunks[name]) for name in names]) for path, names in texts.items()}
 
 

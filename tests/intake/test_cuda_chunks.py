@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 
 from intake.cuda_chunks import chunks_of
+from intake.cuda_normal import cuda_units
+from intake.cuda_sources import load_cuda
 from intake.cuda_text import read_cuda
+from intake.refusal import Findings
 
 
 def chunks(text: str) -> list[tuple[list[str], set[str]]]:
@@ -43,3 +46,21 @@ def test_brackets_guards_and_includes_are_no_declarations() -> None:
     assert [names for names, _ in chunks(text)] == [["f"]]
     assert len(chunks("#if A\nvoid f();\nvoid g();\n#endif\nvoid h();\n")) == 2
     assert len(chunks("#ifndef G\n#define G\nint a;\n#endif\nint b;\n")) == 2
+
+
+@pytest.mark.parametrize(
+    "text", ["}" * 400_000, "int a;" * 100_000, "a " * 200_000 + "=" + "}" * 200_000, "1" * 500_000]
+)
+def test_hostile_declarations_take_neither_quadratic_time_nor_much_memory(text: str) -> None:
+    """Very many declarations are compared with their names as they are."""
+    files = {"c.cu": text.encode()}
+    sources = load_cuda({"c.cu": 1}, files, Findings())
+    (unit,) = cuda_units(sources, files).values()
+    assert len(unit.parts) == 1
+
+
+def test_no_more_declarations_are_read_than_asked_for() -> None:
+    """One more tells that there are more."""
+    text = read_cuda("c.cu", b"#include <a.h>\nint a;\nint b;\nint c;\n")
+    assert [len(chunks_of(text, most)) for most in (0, 1, 2, 3)] == [1, 2, 3, 3]
+    assert len(chunks_of(text)) == 3
