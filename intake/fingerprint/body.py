@@ -143,7 +143,7 @@ class Body(Expressions):
         is_kernel = self._frames[-1].is_kernel or any(token in _KERNELS for token in self.tokens[start:])
         self._open(node, node.args, is_kernel=is_kernel)
         self._statements(node.body, is_straight=True)
-        self._frames.pop()
+        self._close()
 
     def _decorators(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         """Write the decorators of a function; texts by which a tuner names its parameters read like these."""
@@ -174,7 +174,7 @@ class Body(Expressions):
             self._emit(f"fields:{','.join(fields)}")
         self._frames.append(Frame(self._analysis.scopes[id(node)]))
         self._statements(node.body, is_straight=False)
-        self._frames.pop()
+        self._close()
 
     def _name_of(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> None:
         if node is not self._statement:

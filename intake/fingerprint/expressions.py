@@ -70,7 +70,7 @@ class Expressions(Writing):
         self._emit("Lambda")
         self._open(node, node.args, is_kernel=self._frames[-1].is_kernel)
         self._node(node.body)
-        self._frames.pop()
+        self._close()
 
     def _open(self, node: ast.AST, arguments: ast.arguments, *, is_kernel: bool) -> None:
         plain, keyword = len(arguments.posonlyargs) + len(arguments.args), len(arguments.kwonlyargs)
@@ -100,7 +100,7 @@ class Expressions(Writing):
             self._list(generator.ifs)
         for part in [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]:
             self._node(part)
-        self._frames.pop()
+        self._close()
 
     def _call(self, node: ast.Call) -> None:
         callee, keywords = node.func, node.keywords

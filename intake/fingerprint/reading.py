@@ -138,6 +138,11 @@ class Reading(Purity):
                 return frame
         return None
 
+    def _close(self) -> None:
+        """Close the innermost scope."""
+        # A scope is among its own homes, and nobody collects cycles while a bundle is screened.
+        self._frames.pop().homes.clear()
+
     def truth(self, node: ast.expr) -> bool | None:
         """Return what a test always is, or None."""
         if self.meaning_of(node) == "x:typing.TYPE_CHECKING":

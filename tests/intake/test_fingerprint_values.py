@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 import hashlib
 
 import pytest
@@ -180,6 +181,20 @@ def test_every_kind_of_syntax() -> None:
 def test_kernels(source: str, expected: str) -> None:
     """So have the kernels of which the benchmark of copies makes its mutants."""
     assert told(source) == expected
+
+
+def test_nothing_goes_in_a_circle() -> None:
+    """What was needed for writing a statement is gone after it: nobody collects cycles while a bundle is screened."""
+    tree = ast.parse(KERNEL)
+    program = Program(lambda _: tree, LocalModules(["k.py"]))
+    gc.collect()
+    gc.disable()
+    try:
+        for name in File(tree).defined:
+            program.root("k.py", name)
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize(("package", "kernel"), ITSELF)
