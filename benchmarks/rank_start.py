@@ -24,10 +24,10 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import FileStore
 
-from qualify import checked_call
 from qualify.arm_group import ArmGroup
 from qualify.arm_plan import ArmPlan
 from qualify.checked_call import Draws, Inquirer
+from qualify.cold_caches import eviction_bytes
 from qualify.content import NORMAL, Content
 from qualify.group_memory import GroupMemory
 from qualify.referee import PRELOAD
@@ -115,7 +115,7 @@ def main() -> int:
         "goal_ms": {"2 ranks, first collective judged, median": GOAL_MS},
         "spans_ms": spans,
         "floors_ms": floors,
-        "eviction_bytes": checked_call.eviction_bytes(),
+        "eviction_bytes": eviction_bytes(),
         "kernel": os.uname().release,
         "cores": os.cpu_count(),
         "load": round(os.getloadavg()[0], 2),

@@ -36,18 +36,18 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import torch
 
 from config.arena import load_arena
 from intake.file_stream import encode_stream
 from intake.publish import publish
 from intake.screen import screen_files
-from qualify import checked_call, environment, measure
+from qualify import environment, measure
 from qualify.arm_group import ArmGroup
 from qualify.arm_handle import Arm
 from qualify.arm_plan import ENGINE_MOUNT, ArmPlan, Implementation
 from qualify.call_memory import CallMemory
 from qualify.checked_call import Inquirer
+from qualify.cold_caches import ColdCaches
 from qualify.content import Content
 from qualify.docket import open_docket
 from qualify.group_memory import GroupMemory
@@ -67,7 +67,7 @@ CALLS = 400
 GOAL_OVERHEAD_US, GOAL_CHECKING = 60.0, 0.35
 
 
-def overhead(zygote: Zygote, core: int, folder: Path, evict: torch.Tensor) -> dict[str, float]:
+def overhead(zygote: Zygote, core: int, folder: Path, caches: ColdCaches) -> dict[str, float]:
     """Return medians in us of calls of an entry that does nothing, and of the pause before each."""
     (folder / "k.py").write_text("def entry(x, out):\n    pass\n")
     slot = find_slot(SLOT)
@@ -84,7 +84,7 @@ def overhead(zygote: Zygote, core: int, folder: Path, evict: torch.Tensor) -> di
             began = time.monotonic_ns()
             arm.place(0, extents, places.offsets, 5000)
             if kind == "cold":
-                evict.sum()
+                caches.empty(core)
             else:
                 samples["pause"].append((time.monotonic_ns() - began) / 1e3)
             samples[kind].append(arm.call(5000) / 1e3)
@@ -99,7 +99,7 @@ def figures(kind: str, samples: list[float]) -> dict[str, float]:
     }
 
 
-def floor(core: int, pause_us: float, evict: torch.Tensor) -> dict[str, float]:
+def floor(core: int, pause_us: float, caches: ColdCaches) -> dict[str, float]:
     """Return the us of stop and go with a child that only reads and writes one byte, as often and as rarely as calls.
 
     `pause_us` lies between two of them, since a core that others used meanwhile takes longer.
@@ -120,7 +120,7 @@ def floor(core: int, pause_us: float, evict: torch.Tensor) -> dict[str, float]:
     for kind in ("floor_warm",) * CALLS + ("floor_cold",) * (CALLS // 4):
         resumed = time.monotonic_ns() + pause_us * 1e3
         if kind == "floor_cold":
-            evict.sum()
+            caches.empty(core)
         while time.monotonic_ns() < resumed:
             pass
         os.write(ours[1], b"x")
@@ -183,7 +183,7 @@ PARTS: dict[str, tuple[tuple[type, str], ...]] = {
         (Inquirer, "perturbed"),
         *((kind, name) for kind in (CallMemory, GroupMemory) for name in ("write_inputs", "write_filler", "place")),
     ),
-    "emptying_caches": ((Inquirer, "empty_caches"),),
+    "emptying_caches": ((ColdCaches, "empty"),),
     "references": ((Inquirer, "_answered"),),
     "judging": (
         (Inquirer, "_judge"),
@@ -276,9 +276,9 @@ def main() -> int:
         os.chmod(folder, 0o755)
         with environment.exclusive(core), environment.measuring(core):
             (folder / "idle").mkdir()
-            evict = torch.zeros(checked_call.eviction_bytes() // 8, dtype=torch.int64)
-            over: dict[str, Any] = overhead(zygote, core, folder / "idle", evict)
-            over |= floor(core, over["pause"], evict)
+            caches = ColdCaches()
+            over: dict[str, Any] = overhead(zygote, core, folder / "idle", caches)
+            over |= floor(core, over["pause"], caches)
         over["load"] = environment.load_average()
         kept = json.loads(options.result.read_text(encoding="utf-8")) if options.calls else {}
         attempts = kept.get("attempts") or all_attempts(zygote, folder)

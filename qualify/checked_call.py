@@ -14,13 +14,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import torch
 
 from qualify.arm_handle import Arm, ArmError
 from qualify.call_memory import Places, WeightKey
+from qualify.cold_caches import ColdCaches
 from qualify.comparison import Expectation, passes
 from qualify.content import Content, Source, Style
 from qualify.dtypes import DTYPES
@@ -32,7 +32,6 @@ from scoring.attempt import CallCheck
 _GRACE_SECONDS = 0.15  # how long a wrong output is watched for a late change
 _GRACE_STEP_SECONDS = 0.01
 _PIECE_ROWS = 32  # rows of a reference computed at a time
-_MIB = 1 << 20
 _PLACING_NS, _PLACING_PAGE_NS = 1_000_000, 1_000  # free of charge: a wake-up, and a look at every page
 
 
@@ -74,7 +73,7 @@ class Inquirer:
         self._dtype_name = dtype
         self._content = content
         self._deadline_ms = call_deadline_ms
-        self._evict = torch.zeros(eviction_bytes() // 8, dtype=torch.int64)
+        self._caches = ColdCaches()
 
     @property
     def weights(self) -> Mapping[WeightKey, Tensors]:
@@ -194,7 +193,7 @@ class Inquirer:
         memory.write_inputs(places, question.inputs)
         memory.write_filler(places, self._content, draws.generator(self._content, "filler"))
         guards = memory.guards(places)
-        self.empty_caches()
+        self._caches.empty(arm.core)
         elapsed = arm.call(self._deadline_ms) + overtime_ns(placing, question, self._ranks)
         digest = memory.fingerprint(places, self._content)
         worst = self._judge(arm, places, question)
@@ -213,10 +212,6 @@ class Inquirer:
         extents = [question.dimensions[name] for name in self._slot.dimensions]
         scalars = [float(question.scalars[name]) for name in self._slot.free_scalars]
         return arm.place(implementation, extents, places.offsets, self._deadline_ms, scalars)
-
-    def empty_caches(self) -> None:
-        """Read so much that nothing of an earlier call is left in the last-level cache."""
-        self._evict.sum()
 
     def look_again(self, arm: Arm) -> None:
         """Raise `ArmError` (late_write) when the arm's previous output is no longer what it was at its return."""
@@ -264,13 +259,3 @@ def overtime_ns(placing: int, question: Question, ranks: int = 1) -> int:
     """
     size = sum(tensor.nbytes for tensor in (*question.inputs.values(), *question.answers.values()))
     return max(0, placing - ranks * (_PLACING_NS + _PLACING_PAGE_NS * (size // PAGE)))
-
-
-def eviction_bytes() -> int:
-    """Return how much the referee reads to leave nothing of a call in the last-level cache: twice its size."""
-    try:
-        text = Path("/sys/devices/system/cpu/cpu0/cache/index3/size").read_text(encoding="ascii").strip()
-        size = int(text.removesuffix("K")) * 1024 if text.endswith("K") else int(text.removesuffix("M")) * _MIB
-    except (OSError, ValueError):
-        size = 32 * _MIB
-    return min(max(2 * size, 64 * _MIB), 512 * _MIB)
