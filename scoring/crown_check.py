@@ -9,8 +9,8 @@ Invariants
    slow start, or a fault of ours.
 3. One check proves nothing either: a crown is revoked on two that are a pair of independent attempts.
 4. Slowness is the bundle's only beside another arm that ran at its usual speed in the same attempt. An attempt whose
-   time was gone before there was another arm (`is_uncompared`) shows it as well as a machine in trouble does: it proves
-   nothing in a pair, and the node looks more often, for longer than machines are in trouble.
+   time was gone before there were launches enough to tell (`is_uncompared`) shows it as well as a machine in trouble
+   does: it proves nothing in a pair, and the node looks more often, for longer than machines are in trouble.
 5. Slow and unsteady are exact by design, as the speed test is: a fair sealed coin dealt the two arms of a launch their
    places, so noise of the machine, however it comes, falls on the crowned one no more often than on the other.
 6. All constants are the policy's that the attempt names (`scoring.policy.CrownPolicy`).
@@ -46,7 +46,7 @@ def fault_of_crown(attempt: Attempt, verdict: Verdict, arena: Arena) -> str:
     policy = find_policy(attempt.speed_policy).crown
     launches = attempt.launches
     if verdict.code == TOO_SLOW:  # beside a busy machine's other arm, a median is no proof
-        return verdict.code if is_uncompared(attempt, verdict.code) or _is_slow(launches, policy) else ""
+        return verdict.code if _is_slow(launches, policy) or _may_be_slow(launches, policy) else ""
     if verdict.outcome == "FAIL" and verdict.code in OWN_FAULTS:
         return verdict.code
     if verdict.code == "NOT_FASTER" and verdict.upper_ppm < EQUAL_PPM + arena.margin_ppm:
@@ -60,9 +60,9 @@ def fault_of_crown(attempt: Attempt, verdict: Verdict, arena: Arena) -> str:
 
 
 def is_uncompared(attempt: Attempt, fault: str) -> bool:
-    """Say whether an attempt that shows `fault` shows a bundle that took all the time before there was anything to
-    compare that with: fewer launches than show a slow one."""
-    return fault == TOO_SLOW and len(attempt.launches) < find_policy(attempt.speed_policy).crown.far_launches
+    """Say whether an attempt that shows `fault` has too little beside the bundle to tell its slowness from a machine's:
+    it took all the time before there was another arm, or before a coin was thrown often enough."""
+    return fault == TOO_SLOW and not _is_slow(attempt.launches, find_policy(attempt.speed_policy).crown)
 
 
 def _is_slow(launches: Sequence[Launch], policy: CrownPolicy) -> bool:
@@ -73,14 +73,31 @@ def _is_slow(launches: Sequence[Launch], policy: CrownPolicy) -> bool:
     """
     if len(launches) < policy.far_launches:
         return False
-    theirs = [own_time(launch, launch.baseline) for launch in launches]
+    if len(launches) < policy.slow_launches:
+        return _beside_a_usual_arm(launches, policy) and _is_slower(launches, policy.far_ratio_ppm)
+    return _is_slower(launches, policy.slow_ratio_ppm)
+
+
+def _may_be_slow(launches: Sequence[Launch], policy: CrownPolicy) -> bool:
+    """Say whether a bundle that took all the time may be slow, where too few launches were made to say more.
+
+    Without this a bundle that is slow by less than few launches show, and by more than many launches fit, is safe.
+    """
+    if len(launches) < policy.far_launches:
+        return True
     few = len(launches) < policy.slow_launches
-    if few and max(theirs) * EQUAL_PPM > min(theirs) * policy.usual_ratio_ppm:
-        return False
-    ratio = policy.far_ratio_ppm if few else policy.slow_ratio_ppm
+    return few and _beside_a_usual_arm(launches, policy) and _is_slower(launches, policy.slow_ratio_ppm)
+
+
+def _beside_a_usual_arm(launches: Sequence[Launch], policy: CrownPolicy) -> bool:
+    theirs = [own_time(launch, launch.baseline) for launch in launches]
+    return max(theirs) * EQUAL_PPM <= min(theirs) * policy.usual_ratio_ppm
+
+
+def _is_slower(launches: Sequence[Launch], ratio_ppm: int) -> bool:
     return all(
-        own_time(launch, launch.candidate) * EQUAL_PPM > their * ratio
-        for launch, their in zip(launches, theirs, strict=True)
+        own_time(launch, launch.candidate) * EQUAL_PPM > own_time(launch, launch.baseline) * ratio_ppm
+        for launch in launches
     )
 
 

@@ -7,8 +7,8 @@ Invariants
 2. A crown is revoked on two independent attempts that both show a fault of its own (`scoring.crown_check`), and on
    nothing else. A fault of ours is never one: the check is repeated within the fault budget, and given up then; who
    outpaced the crown waits some rests longer, and is settled then. Two attempts that show what a machine in trouble
-   shows as well are not made in the same minutes; and slowness that no other arm ran beside has to be shown
-   `UNCOMPARED_LOOKS` times, hours apart.
+   shows as well are not made in the same minutes. Once one shows slowness that nothing tells from the machine's, it
+   takes `UNCOMPARED_LOOKS` attempts in a row, hours apart; that they show different faults keeps no check open.
 3. Who waits for a check is parked without cost, keeps its place, and returns in the transaction that closes it.
 """
 
@@ -128,7 +128,7 @@ def _opened(
         if (*rival, tree) != (
             first.arena_digest, first.incumbent, first.measured_against, first.worker, first.tree_digest
         ):
-            check = update_check(connection, check, first_attempt="", code="")
+            check = update_check(connection, check, first_attempt="", code="", uncompared=0)
     check = update_check(connection, check, tries=check.tries + 1)
     entry = load_entry(connection, check.submission_id)
     attempt = AttemptRow(
@@ -147,7 +147,7 @@ def conclude_check(
     uncompared: bool = False,
 ) -> CheckRow:
     """Write down what the graded attempt of a check means; `fault` is what it shows against the crown, as a code, and
-    `uncompared` says that no other arm ran beside it."""
+    `uncompared` says that too little ran beside it to tell whose that is."""
     check = load_check(connection, chosen.check)
     if check.state != "open":
         return check
@@ -166,11 +166,11 @@ def _shown(
     """Write down an attempt that shows a fault: the first of a pair, the second that proves it, or one of those that
     prove nothing in a pair."""
     name, again = chosen.attempt.attempt_id, chosen.attempt.role == "recheck"
-    looks = check.uncompared + uncompared if again or uncompared else 0
+    looks = max(check.uncompared, int(again)) + 1 if uncompared or check.uncompared else 0
     said = {"code": fault, "detail": verdict.reason, "faults": 0, "uncompared": looks}
     if again and (not looks or looks >= UNCOMPARED_LOOKS):
         return update_check(connection, check, state="proved", second_attempt=name, **said)
-    wait = SECOND_LOOK_MS << max(0, looks - 1) if fault in TIMED_FAULTS else 0
+    wait = SECOND_LOOK_MS << min(max(0, looks - 1), UNCOMPARED_LOOKS - 2) if looks or fault in TIMED_FAULTS else 0
     first = "" if again else name  # the next two are a pair of their own
     return update_check(connection, check, first_attempt=first, not_before_ms=now_ms() + wait if wait else 0, **said)
 

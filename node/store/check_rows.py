@@ -21,7 +21,7 @@ from node.store.schema import crown_checks
 from node.store.values import storable
 
 CROWN_IN_CHECK = "CROWN_IN_CHECK"
-UNCOMPARED_LOOKS = 4  # in a row, at what no other arm can be compared with, that prove it: 30, 60, 120 minutes apart
+UNCOMPARED_LOOKS = 4  # in a row that prove it, once one had too little to compare with: 30, 60, 120 minutes apart
 FAILED_AS_BASELINE, OUTPACED = "failed_as_baseline", "outpaced"
 
 State = Literal["open", "proved", "cleared", "undecided", "revoked", "void"]
@@ -48,7 +48,7 @@ class CheckRow(msgspec.Struct, frozen=True):
     not_before_ms: int = 0
     opened_ms: int = 0
     closed_ms: int = 0
-    uncompared: int = 0  # attempts in a row that showed a bundle too slow to be compared with anything
+    uncompared: int = 0  # attempts in a row that showed a fault, if one of them had too little to compare with; else 0
 
 
 _COLUMNS = [crown_checks.c[name] for name in CheckRow.__struct_fields__]

@@ -217,6 +217,42 @@ async def test_slowness_without_another_arm_needs_many_looks(king: World) -> Non
     assert [request.role for request in king.requests[2:]] == ["primary", "reproduction"] * 2
 
 
+@pytest.mark.parametrize("shown", ["CUCU", "UCUC", "UCCU", "CUUC", "UUUC"])
+async def test_showing_faults_by_turns_keeps_no_crown(king: World, shown: str) -> None:
+    """A bundle that fails beside another arm (C) and takes all the time before there is one (U), in whatever order,
+    loses its crown at the fourth look in a row: were only the U counted, a check of C, U, C, U... would never end."""
+    left = list(shown)
+
+    def by_turns(referee: FakeReferee) -> Attempt:
+        compared = left.pop(0) == "C"
+        stage, index, kind = ("block", 0, "raised") if compared else ("correctness", -1, "dawdled")
+        incident = Incident(stage, index, "candidate", kind, "made up")  # type: ignore[arg-type]
+        return msgspec.structs.replace(referee.document(()), incidents=(incident,), ending="incident")
+
+    check = await asked_about(king, by_turns)
+    assert (check.state, check.tries, left) == ("revoked", len(shown), [])
+    assert live_claims(await king.store.read(crown_state)) == ()
+    check_ledger(await king.store.read(read_ledger_document, HOTKEY_A))
+
+
+@pytest.mark.parametrize("well", range(4))
+async def test_one_look_at_a_bundle_that_is_well_clears_it(king: World, well: int) -> None:
+    """A machine in trouble for three of four looks takes no crown, whichever of them found the bundle well."""
+    looks = 0
+
+    def measure(referee: FakeReferee) -> Attempt:
+        nonlocal looks
+        looks += 1
+        if looks == well + 1:
+            return referee.measure()
+        incident = Incident("correctness", -1, "candidate", "dawdled", "made up")
+        return msgspec.structs.replace(referee.document(()), incidents=(incident,), ending="incident")
+
+    assert (await asked_about(king, measure)).state == "cleared"
+    assert looks == well + 1
+    assert len((await king.store.read(crown_state)).crowns) == 1
+
+
 async def test_two_bad_moments_of_a_machine_revoke_nothing(king: World) -> None:
     """When the time was gone twice, and the third look finds the bundle as fast as ever, the crown is cleared."""
     looks = 0

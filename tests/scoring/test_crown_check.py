@@ -81,19 +81,21 @@ def verdict_of(code: str) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("factors", "code"),
+    ("factors", "code", "may_be"),
     [
-        ([3.5] * 9, CROWN_SLOW), ([3.5] * 8, ""), ([3.5] * 8 + [1.0], ""), ([1.0] * 9, ""),
-        ([16.0] * 2, CROWN_SLOW), ([16.0], ""), ([16.0, 1.0], ""), ([], ""),
+        ([3.5] * 9, CROWN_SLOW, False), ([3.5] * 8, "", True), ([3.5] * 8 + [1.0], "", False), ([1.0] * 9, "", False),
+        ([3.5] * 7 + [1.0], "", False), ([3.5] * 2, "", True), ([1.9] * 8, "", False), ([16.0] * 2, CROWN_SLOW, False),
+        ([16.0], "", True), ([16.0, 1.0], "", False), ([], "", True),
     ],
 )
 @pytest.mark.parametrize("verdict", ["TIME_BUDGET_SHORT", "CANDIDATE_TOO_SLOW"])
-def test_so_slow_that_no_time_is_left(factors: list[float], code: str, verdict: str) -> None:
+def test_so_slow_that_no_time_is_left(factors: list[float], code: str, may_be: bool, verdict: str) -> None:
     """Twice the other's time in every one of many launches, or far more in every one of several, is the crown's fault;
-    a median that a busy machine may have made is not. Before two launches the candidate's time is all there is."""
+    a median that a busy machine may have made is not. Twice the time in each of a few launches, and what took all the
+    time before two launches, has to be seen more often."""
     attempt = slowed(attempt_with(0.4), factors)
     attempt = msgspec.structs.replace(attempt, launches=attempt.launches[: len(factors)], ending="time")
-    uncompared = verdict == "CANDIDATE_TOO_SLOW" and len(factors) < 2
+    uncompared = verdict == "CANDIDATE_TOO_SLOW" and may_be
     expected = code if verdict == "TIME_BUDGET_SHORT" else (verdict if code or uncompared else "")
     judged = msgspec.structs.replace(
         verdict_of(verdict), outcome="RETRY" if verdict == "TIME_BUDGET_SHORT" else "FAIL"
