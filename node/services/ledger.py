@@ -1,12 +1,13 @@
 """Keeps the crown ledger as a signed document, and its digest on the chain.
 
 Invariants
-1. A document is on disk, under its digest in `ledger/`, before anything is signed that names it. The receipts
-   that it names are on disk before it is made.
+1. A document is on disk, under its digest in `ledger/`, before a commitment is signed that names it, and in the store,
+   from which its file is written before later ones, before a vector is signed that derives from it.
 2. The same crowns give the same document, so nothing is committed again for a ledger that did not change, unless the
    chain lost the commitment.
 3. The document is written whether or not it is committed, because weight receipts are recomputed from it. Without
-   `publication.ledger_url` nothing is asked of the chain. Whatever fails here never stops weights.
+   `publication.ledger_url` nothing is asked of the chain. A disk that takes no files, and a chain that takes no
+   commitment, never stop weights; a ledger that cannot be made or stored does, as nobody could check them.
 4. Every ledger holds all events of those before it, so the newest `LEDGERS_KEPT` are enough, with those that the newest
    commitments name; older ones are forgotten, row first, or their folder would grow with the square of the crowns.
 """
@@ -27,7 +28,7 @@ from chain.ledger_publication import CommitmentRecord, commitment_step
 from chain.publication_record import PublicationRecord
 from chain.signer import Signer
 from config.canonical import is_digest
-from config.errors import CacheonError
+from config.errors import CacheonError, HostError
 from node.services.context import NodeContext
 from node.services.receipts import ReceiptBook, deliver
 from node.store.crown_rows import all_crowns, all_settlement_events, settlement_head
@@ -54,7 +55,8 @@ class LedgerKeeper:
             settings.publication.ledger_url, allow_loopback_http=settings.is_devnet
         )
         self._settled_epoch = -1  # in which nothing is left to do
-        self._written: tuple[str, str] | None = None  # head of the settlement events, digest of the document
+        self._newest: tuple[str, str] | None = None  # head of the settlement events, digest of the document
+        self._delivered = ""  # digest of the document whose file was written and after which older ones were removed
         self._last_trouble = ""
 
     async def follow(self, block: BlockRef, weights: PublicationRecord | None) -> None:
@@ -91,29 +93,51 @@ class LedgerKeeper:
                     f"ledger.{head.status}", ledger=head.pointer.digest, epoch=head.epoch, reason=head.reason
                 )
 
-    async def keep(self) -> None:
-        """Write the ledger as it is now; what fails is told and stops nothing."""
+    async def keep(self) -> str:
+        """See that the store holds the ledger as it is now, write its file if the disk takes it, and return its head.
+
+        Raises `GradeError` and `InternalError` for a history that makes no ledger, `HostError` for a store that takes
+        none: weights that derive from it must not be signed.
+        """
+        head, digest = await self._stored()
         try:
-            await self.write()
-        except CacheonError as error:
+            await self._deliver(digest)
+        except HostError as error:
             self._tell(error.code, error.message)
-        except Exception as error:  # noqa: BLE001 - as in `follow`
-            self._tell("UNEXPECTED", f"{type(error).__name__}: {error}")
+        return head
 
     async def write(self) -> str:
-        """Write the ledger as it is now, if that is new, and return the digest of its document."""
+        """Write the ledger as it is now, unless its file is there, and return the digest of its document."""
+        _, digest = await self._stored()
+        await self._deliver(digest)
+        return digest
+
+    async def _stored(self) -> tuple[str, str]:
+        """Return the ledger that the store holds now, by the head of its events and the digest of its document."""
         head = await self._context.store.read(settlement_head)
-        if self._written is None or self._written[0] != head:
-            predicate = await self._context.store.read(read_ledger_document, self._signer.ss58_address)
-            await deliver(self._context.store, self._receipts)
-            document = await asyncio.to_thread(self._receipts.seal, ledger_statement(predicate))
-            await self._context.store.write(_list, document, predicate.head)
-            await deliver(self._context.store, self._receipts)
-            await asyncio.to_thread(self._receipts.write, [document])  # if the file of an older one was lost
-            self._written = (predicate.head, document.digest)
-            stay = await self._context.store.write(forget_ledgers, document.digest, LEDGERS_KEPT)
+        if self._newest is None or self._newest[0] != head:
+            head, document = await self._signed()
+            await self._context.store.write(_list, document, head)
+            self._newest = head, document.digest
+        return self._newest
+
+    async def _signed(self) -> tuple[str, SealedReceipt]:
+        predicate = await self._context.store.read(read_ledger_document, self._signer.ss58_address)
+        return predicate.head, await asyncio.to_thread(lambda: self._receipts.seal(ledger_statement(predicate)))
+
+    async def _deliver(self, digest: str) -> None:
+        path = self._context.layout.ledger / digest
+        if self._delivered == digest and await asyncio.to_thread(path.exists):
+            return
+        await deliver(self._context.store, self._receipts)
+        if not await asyncio.to_thread(path.exists):  # it was there once, and somebody removed it
+            await asyncio.to_thread(self._receipts.write, [(await self._signed())[1]])
+        stay = await self._context.store.write(forget_ledgers, digest, LEDGERS_KEPT)
+        try:
             await asyncio.to_thread(self._tidy, stay)
-        return self._written[1]
+        except OSError as error:  # too many of them are no harm
+            self._tell("STATE_UNWRITABLE", f"older ledgers cannot be removed: {error.strerror or error}")
+        self._delivered = digest
 
     def _tidy(self, stay: Collection[str]) -> None:
         """Remove the files of forgotten ledgers, also those that a kill has left."""

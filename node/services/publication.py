@@ -7,7 +7,8 @@ Invariants
 3. A reason to wait is logged once, and kept for as long as it stands, with the block that holds now.
 4. The crown ledger (`node.services.ledger`) has its turn after the weights of the same block, so that one task signs
    for the hotkey and weights come first; so has the statement that binds the receipt key (`node.services.key_binding`).
-5. The ledger that a vector derives from is on disk before the vector's receipt is signed.
+5. The ledger that a vector derives from is in the store before the vector's receipt is signed; their files are written
+   in that order, at once or when the disk takes them again.
 """
 
 from __future__ import annotations
@@ -101,8 +102,9 @@ class PublicationService:
 
     async def _decide(self, parameters: Hyperparameters, metagraph: Metagraph) -> WeightTarget:
         """Decide the vector, and keep it ready to be stored together with the intent that publishes it."""
-        await self._ledger.keep()
-        ledger = await self._context.store.read(read_ledger, parameters.epoch)
+        kept = await self._ledger.keep()
+        while (ledger := await self._context.store.read(read_ledger, parameters.epoch)).state.head != kept:
+            kept = await self._ledger.keep()  # something was settled in between
         decision = decide(
             ledger, parameters, metagraph, self._context.settings.publication, self._signer.ss58_address,
             self._context.catalog.targets, waived=self._context.settings.sandbox.waive,

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 import msgspec
-from sqlalchemy import Connection, delete, insert, select
+from sqlalchemy import Connection, delete, insert, literal_column, select
 from sqlalchemy.dialects.sqlite import insert as insert_or
 
 from config.canonical import sha256_hex
@@ -44,10 +44,10 @@ def record_receipt(connection: Connection, receipt: SealedReceipt, subject: str)
 
 
 def undelivered(connection: Connection) -> tuple[SealedReceipt, ...]:
-    """Return the receipts whose files may not be on disk yet, oldest first."""
-    rows = connection.execute(
-        select(receipts.c.kind, receipt_outbox.c.envelope).join(receipts).order_by(receipts.c.signed_ms)
-    )
+    """Return the receipts whose files may not be on disk yet, in the order in which they were signed, which no clock
+    tells: what one names comes before it."""
+    waiting = select(receipts.c.kind, receipt_outbox.c.envelope).join(receipts)
+    rows = connection.execute(waiting.order_by(literal_column("receipt_outbox.rowid")))
     return tuple(SealedReceipt(row.kind, row.envelope.encode("ascii")) for row in rows)
 
 

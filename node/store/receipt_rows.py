@@ -50,8 +50,10 @@ def forget_ledgers(connection: Connection, present: str, keep: int) -> frozenset
     ledgers = receipts.c.kind == LEDGER_KIND
     newest = select(receipts.c.digest).where(ledgers).order_by(*(column.desc() for column in _ORDER)).limit(keep)
     committed = select(ledger_commitments.c.ledger_digest).order_by(ledger_commitments.c.sequence.desc()).limit(keep)
+    confirmed = committed.where(ledger_commitments.c.status == "confirmed")  # the chain may long take no newer one
     waiting = select(receipt_outbox.c.digest)
-    stay = {present}.union(*(connection.execute(statement).scalars() for statement in (newest, committed, waiting)))
+    keeping = (newest, committed, confirmed, waiting)
+    stay = {present}.union(*(connection.execute(statement).scalars() for statement in keeping))
     connection.execute(delete(receipts).where(ledgers, receipts.c.digest.not_in(stay)))
     return frozenset(stay)
 

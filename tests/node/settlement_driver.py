@@ -29,6 +29,7 @@ from node.store.check_rows import is_answered
 from node.store.crown_rows import all_crowns, all_settlement_events, crown_state
 from node.store.evidence_rows import BundleRow, lose_running_attempts, record_bundle
 from node.store.job_rows import Entry, entries, load_job, recover_all, save
+from node.store.receipt_outbox import SealedReceipt
 from node.store.schema import bundles, crown_checks, metadata
 from node.store.submission_rows import read_cursor, record_scan
 from qualify.engine_tree import EngineTree, Part
@@ -152,7 +153,8 @@ class Driver:
             if job.code == "IMPLAUSIBLE_SPEEDUP":
                 kind = self.chance.choice(["accept", "refuse"])
                 self.do(lambda connection, name=job.submission_id, kind=kind: decisions.commit(
-                    connection, decisions.prepare(connection, kind, name, "seen"), sha256_hex(name.encode())
+                    connection, decisions.prepare(connection, kind, name, "seen"),
+                    SealedReceipt("decision.v1", name.encode()),
                 ))
             elif job.code != "CROWN_IN_CHECK":
                 self.do(lambda connection, job=job: save(connection, job, release(job)))
@@ -193,10 +195,10 @@ class Driver:
         tree = self._tree(connection, chosen)
         name = chosen.attempt.attempt_id
         evidence = Evidence(f"/state/{name}", sha256_hex(name.encode()), SimpleNamespace(identity=tree))  # type: ignore[arg-type]
-        graded = qualification.Graded(evidence, verdict, sha256_hex(f"receipt {name}".encode()))
+        graded = qualification.Graded(evidence, verdict, SealedReceipt("verdict.v1", f"receipt {name}".encode()))
         if chosen.check:
             fault = verdict.code if verdict.outcome == "FAIL" else ""
-            qualification._settle_check(connection, self.context, chosen, graded, fault)
+            qualification._settle_check(connection, self.context, chosen, graded, fault, uncompared=False)
         else:
             qualification._settle_verdict(connection, self.context, chosen, graded)
 
@@ -301,7 +303,8 @@ class Driver:
             assert self.ones[event.submission_id].breaks <= self.step, "a crown that does not fail is revoked"
             done = False
             try:
-                done = self.do(lambda connection: commit_revocation(connection, proved, "00" * 32))
+                receipt = SealedReceipt("revocation.v1", proved.check.crown.encode())
+                done = self.do(lambda connection: commit_revocation(connection, proved, receipt))
             finally:
                 if event.submission_id not in self._live():
                     del self.crowned[event.submission_id]
@@ -319,7 +322,7 @@ class Driver:
         assert set(planned.plan.remeasure) == again
         if not (planned.plan.events or planned.questions):
             return False
-        receipts = {name: sha256_hex(name.encode()) for name in crowns}
+        receipts = {name: SealedReceipt("crown.v1", name.encode()) for name in crowns}
         before = self._live()
         try:
             self.do(lambda connection: settlement.commit(connection, CATALOG, planned, receipts))

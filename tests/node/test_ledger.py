@@ -6,17 +6,21 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from sqlalchemy import insert
 
 from chain.abi import Call, Storage
 from chain.ledger_pointer import LedgerCommitment, read_commitment
 from chain.wallet import signer_of_seed
 from config.canonical import sha256_hex
-from config.errors import HostError
+from config.errors import GradeError, HostError
+from node.receipt_folder import open_folder
 from node.services import ledger, receipts
+from node.services.ledger import LedgerKeeper
 from node.store.engine import Store
 from node.store.journal import read_records
 from node.store.ledger_journal import read_commitments
-from node.store.receipt_rows import ReceiptQuery, receipt_digests, receipt_page
+from node.store.receipt_rows import ReceiptQuery, forget_ledgers, receipt_digests, receipt_page
+from node.store.schema import ledger_commitments
 from scoring.dsse import verify
 from scoring.ledger import check_ledger, read_ledger_predicate
 from tests.node.weights_world import ANN, BOB, VALIDATOR, World, weights_world
@@ -110,6 +114,65 @@ async def test_weights_go_on_when_the_ledger_cannot_be_written(world: World, mon
     assert (await committed(world)).kind == "ledger"
     files = {path.stem for path in world.store.layout.receipts.iterdir()}
     assert {one.name for one in world.store.layout.ledger.iterdir()} | files == await world.store.read(receipt_digests)
+
+
+async def test_no_vector_is_signed_whose_ledger_is_not_kept(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is settled while a vector is decided has its ledger stored first; a ledger that cannot be made stops it."""
+    keep, settled = LedgerKeeper.keep, 0
+
+    async def meanwhile(keeper: LedgerKeeper) -> str:
+        nonlocal settled
+        head = await keep(keeper)
+        if settled < 1:
+            settled += 1
+            await world.crown(1, ANN, "activation.silu_and_mul")
+        return head
+
+    with monkeypatch.context() as patched:
+        patched.setattr(LedgerKeeper, "keep", meanwhile)
+        await world.step(3)
+    folder = open_folder(world.store.layout.root)
+    published = folder.published(folder.anchor())
+    assert settled == 1
+    assert {one.ledger_head for one in published.weights.values()} <= published.sequence_of.keys()
+    assert published.weights
+
+    def unlawful(*_: object) -> None:
+        raise GradeError("LEDGER_UNLAWFUL", "made up")
+
+    await world.crown(2, BOB, "attention.decode")
+    before = await world.store.read(read_records)
+    with monkeypatch.context() as patched:
+        patched.setattr(ledger, "ledger_statement", unlawful)
+        with pytest.raises(GradeError, match="made up"):
+            await world.step(30)
+    signed = [one for one in (await world.store.read(read_records))[len(before):] if one.status == "intent"]
+    assert signed == []
+
+
+async def test_a_ledgers_file_that_was_removed_is_written_again(world: World) -> None:
+    """Also while the node runs, with the same bytes, because what is on the chain names it."""
+    await world.step(6)
+    (path,) = world.store.layout.ledger.iterdir()
+    data = path.read_bytes()
+    path.unlink()
+    await world.service._ledger.write()
+    assert path.read_bytes() == data
+
+
+async def test_the_ledger_on_the_chain_stays_however_often_newer_ones_fail(store: Store) -> None:
+    """Many commitments in a row that never came to anything do not push out the one that the chain shows."""
+    digests = [f"{number:064x}" for number in range(40)]
+    for number, digest in enumerate(digests):
+        status = "confirmed" if number == 0 else "failed"
+        await store.write(lambda connection, digest=digest, number=number, status=status: connection.execute(
+            insert(ledger_commitments).values(
+                sequence=number + 1, digest=digest, prior_digest=f"before {digest}", commitment_id=digest,
+                status=status, epoch=number, ledger_digest=digest, body="{}", recorded_ms=0,
+            )
+        ))
+    stay = await store.write(forget_ledgers, digests[-1], 16)
+    assert stay == {digests[0], *digests[-16:]}
 
 
 async def test_older_ledgers_are_forgotten(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
