@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 MIB = 1024 * 1024
+RECEIPT_BYTES = 64 * MIB  # of a receipt's file; the largest is a crown ledger, which grows by 1.9 kB with every crown
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,7 @@ class IntakeLimits:
     padding_bytes: int = MIB  # zeros after the end mark, and after the gzip member; the largest record of tar tools
     extension_header_bytes: int = 64 * 1024  # one PAX or GNU extension header
     extension_total_bytes: int = MIB  # all extension headers
+    extension_run: int = 8  # extension headers in a row; tar tools write a global one and one or two of a member
     path_bytes: int = 1024  # one relative path, UTF-8
     path_depth: int = 32  # components of one path
     syntax_depth: int = 100  # nesting of one Python syntax tree

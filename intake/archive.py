@@ -63,6 +63,7 @@ class _TarReader:
         self._table = table
         self._limits = limits
         self._headers = 0
+        self._extension_run = 0  # how many extension headers stand in a row
         self._extension_bytes = 0
 
     def run(self) -> None:
@@ -83,7 +84,7 @@ class _TarReader:
                     name_override = name
                 continue
             self._member(header)
-            name_override = None
+            name_override, self._extension_run = None, 0
         if name_override is not None:
             raise _malformed("an extension header has no member")
         if self._blocks.take(BLOCK) != _ZERO:
@@ -96,6 +97,10 @@ class _TarReader:
             )
 
     def _extension(self, header: Extension) -> bytes:
+        self._extension_run += 1
+        if self._extension_run > self._limits.extension_run:
+            many = self._limits.extension_run
+            raise IntakeError("BUNDLE_TOO_LARGE", f"the archive has more than {many} extension headers in a row.")
         self._extension_bytes += header.size
         if (
             header.size > self._limits.extension_header_bytes
@@ -114,9 +119,11 @@ class _TarReader:
             self._blocks.skip(member.size + -member.size % BLOCK)
 
     def _content(self, size: int) -> bytes:
+        padding = -size % BLOCK
+        if size < BLOCK:
+            return self._blocks.take(size + padding)[:size]
         content = self._blocks.take(size)
-        if padding := -size % BLOCK:
-            self._blocks.take(padding)
+        self._blocks.take(padding)
         return content
 
 

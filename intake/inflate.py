@@ -79,23 +79,26 @@ class BlockReader:
     def __init__(self, chunks: Iterator[bytes], limits: IntakeLimits) -> None:
         self._chunks = chunks
         self._padding = limits.padding_bytes
-        self._buffer = bytearray()
+        self._buffer = b""
         self._start = 0
 
     def take(self, size: int) -> bytes:
         """Return the next `size` bytes. Raises `IntakeError` (ARCHIVE_TRUNCATED)."""
-        while len(self._buffer) - self._start < size:
+        end = self._start + size
+        if end <= len(self._buffer):
+            taken = self._buffer[self._start : end]
+            self._start = end
+            return taken
+        parts = [self._buffer[self._start :]]
+        missing = size - len(parts[0])
+        while missing > 0:
             chunk = next(self._chunks, None)
             if chunk is None:
                 raise IntakeError("ARCHIVE_TRUNCATED", "the tar archive ends early.", hint="Upload it again.")
-            if self._start:
-                del self._buffer[: self._start]
-                self._start = 0
-            self._buffer += chunk
-        end = self._start + size
-        taken = bytes(memoryview(self._buffer)[self._start : end])
-        self._start = end
-        return taken
+            parts.append(chunk if len(chunk) <= missing else chunk[:missing])
+            self._buffer, self._start = chunk, min(len(chunk), missing)
+            missing -= len(chunk)
+        return b"".join(parts)
 
     def skip(self, size: int) -> None:
         """Take the next `size` bytes without keeping them. Raises `IntakeError` (ARCHIVE_TRUNCATED)."""
@@ -106,9 +109,8 @@ class BlockReader:
 
     def rest_is_padding(self) -> bool:
         """Consume what is left; say whether it is a bounded run of zeros."""
-        rest = bytes(memoryview(self._buffer)[self._start :])
-        self._buffer.clear()
-        self._start = 0
+        rest = self._buffer[self._start :]
+        self._buffer, self._start = b"", 0
         size = 0
         while True:
             size += len(rest)

@@ -13,6 +13,7 @@ Invariants
 
 from __future__ import annotations
 
+import re
 import zlib
 from functools import lru_cache
 from typing import NamedTuple
@@ -21,6 +22,11 @@ from config.errors import IntakeError
 from intake.refusal import clip
 
 BLOCK = 512
+# A header as tar tools write it: nothing to look at more closely in its numbers. Groups: size, checksum, type.
+_PLAIN = re.compile(
+    rb"(?s).{100}(?:[0-7]{6}[0-7 ][ \x00]){3}([0-7]{11})[ \x00][0-7]{11}[ \x00]([0-7]{6}(?:[0-7]\x00|\x00 | \x00))(.)"
+    rb".{100}ustar(?:\x0000|  \x00).{64}(?:(?:[0-7]{6}[0-7 ]|\x00{7})[ \x00]){2}.{167}"
+)
 _IGNORED_KEYS = frozenset(
     {
         "atime",
@@ -75,16 +81,9 @@ def parse_header(block: bytes, name_override: str | None = None) -> Member | Ext
 
     Raises `IntakeError` (ARCHIVE_MALFORMED, ARCHIVE_MEMBER_KIND).
     """
-    if _octal(block[148:156], "checksum") != _sum(block[:256]) + _sum(block[256:]) - sum(block[148:156]) + 8 * 32:
-        raise _malformed("a header checksum is wrong")
-    magic = block[257:265]
-    posix = magic == b"ustar\x0000"
-    if not posix and magic != b"ustar  \x00":
-        raise _malformed("a header is not in ustar, PAX or GNU format", "Run tar with --format=ustar.")
-    if not (_are_numbers(block[100:124], 8) and _are_numbers(block[136:148], 12) and _are_numbers(block[329:345], 8)):
-        raise _malformed("a header holds a number that is none")
-    size = _octal(block[124:136], "size")
-    kind = block[156:157]
+    plain = _PLAIN.fullmatch(block)
+    size, kind = _read_plainly(block, *plain.groups()) if plain else _read_carefully(block)
+    posix = block[262:265] == b"\x0000"
     if kind in (b"x", b"g", b"L"):
         return Extension(kind.decode(), size)
     if not posix and kind in (b"0", b"\x00", b"5") and any(block[345:500]):
@@ -106,12 +105,31 @@ def parse_header(block: bytes, name_override: str | None = None) -> Member | Ext
     )
 
 
+def _read_plainly(block: bytes, size: bytes, checksum: bytes, kind: bytes) -> tuple[int, bytes]:
+    _check_sum(block, int(checksum.rstrip(b" \x00"), 8))
+    return int(size, 8), kind
+
+
+def _read_carefully(block: bytes) -> tuple[int, bytes]:
+    """Return size and type of a header of which no number was looked at yet."""
+    _check_sum(block, _octal(block[148:156], "checksum"))
+    if block[257:265] not in (b"ustar\x0000", b"ustar  \x00"):
+        raise _malformed("a header is not in ustar, PAX or GNU format", "Run tar with --format=ustar.")
+    if not (_are_numbers(block[100:124], 8) and _are_numbers(block[136:148], 12) and _are_numbers(block[329:345], 8)):
+        raise _malformed("a header holds a number that is none")
+    return _octal(block[124:136], "size"), block[156:157]
+
+
+def _check_sum(block: bytes, checksum: int) -> None:
+    if checksum != _sum(block[:256]) + _sum(block[256:]) - sum(block[148:156]) + 8 * 32:
+        raise _malformed("a header checksum is wrong")
+
+
 def _name(block: bytes, *, posix: bool) -> str:
     name = _text(block[0:100])
-    if not posix:
+    if not posix or not block[345]:
         return name
-    prefix = _text(block[345:500])
-    return f"{prefix}/{name}" if prefix else name
+    return f"{_text(block[345:500])}/{name}"
 
 
 def parse_extension(header: Extension, content: bytes) -> str | None:
