@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from config.errors import IntakeError
 from config.limits import IntakeLimits
 from intake.closure import Dotted, Import, LocalModules, imports_of
+from intake.definitions import definitions, makes_classes
 from intake.holdings import SETTERS, changes
 from intake.import_meanings import Chain, Meanings, with_aliases
 from intake.nodes import Kinds, sort_nodes
@@ -26,12 +27,15 @@ from intake.scan_policy import (
     ATTRIBUTE_BUILTINS,
     CODE_BUILTINS,
     CONTAINERS,
+    DECORATORS_ONLY,
     DENIED_ATTRIBUTES,
     DENIED_BUILTINS,
+    DENIED_DEFINITIONS,
     DENIED_NAMES,
     DENIED_STRINGS,
     IMPORTS,
     LEAKED_MODULES,
+    PLAIN_CALLS_ONLY,
     TAINTED_ATTRIBUTES,
     TAINTED_IMPORTS,
     UNPICKLERS,
@@ -45,6 +49,7 @@ from intake.syntax import Parsed, attribute_link, dotted_name, line_of, literal_
 _LOUD_NAMES = DENIED_NAMES | CODE_BUILTINS | (ATTRIBUTE_BUILTINS - {"getattr"})
 _LOCAL_NAMES = DENIED_BUILTINS - CODE_BUILTINS  # harmless as names of parameters
 _LOUD_ATTRIBUTES = DENIED_ATTRIBUTES | TAINTED_ATTRIBUTES | DENIED_STRINGS
+_LIMITED = DECORATORS_ONLY | PLAIN_CALLS_ONLY
 _COMPARISONS = 1_000_000  # of two lists, which bounds what hostile files can cost here
 _MEANINGS = 8  # of one name
 _LOADS = frozenset({"load", "loads"})
@@ -109,6 +114,8 @@ class _Quiet:
 
     def run(self) -> QuietModule:
         _require(ast.MatchClass not in self._kinds)
+        _require(not any(name in DENIED_DEFINITIONS for _, name in definitions(self._kinds)))
+        _require(not any(node.bases and makes_classes(node) for node in self._kinds.get(ast.ClassDef, ())))
         statements = [node for kind in (ast.Import, ast.ImportFrom) for node in self._kinds.get(kind, ())]
         self._imports(statements)
         # `_origins` are what imports alone bind as yet.
@@ -121,6 +128,8 @@ class _Quiet:
         meanings = with_aliases(self._origins, self._kinds)
         _require(meanings is not None)
         self._origins = meanings or {}
+        named = (origin.path for origins in self._origins.values() for origin in origins)
+        _require(_LIMITED.isdisjoint(named))  # how they are used is a question to the full scan
         _require(all(len(origins) <= _MEANINGS for origins in self._origins.values()))
         self._chains()
         self._targets()
@@ -329,7 +338,7 @@ class _Quiet:
             self._local_use(origin.path, names)
         else:
             path = ".".join([origin.path, *names])
-            _require(path not in CONTAINERS and not path_problem(path))
+            _require(path not in CONTAINERS and path not in _LIMITED and not path_problem(path))
 
     def _local_use(self, path: str, names: Iterable[str]) -> None:
         level = len(path) - len(path.lstrip("."))

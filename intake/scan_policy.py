@@ -61,12 +61,16 @@ _NATIVE = words(
     "load_inline load_library load_binary CompilationUnit"
 )
 _FILES = words(
-    "open fdopen memmap fromfile tofile from_file loadtxt savetxt genfromtxt fromregex savez savez_compressed"
+    "open fdopen memmap fromfile tofile from_file loadtxt savetxt genfromtxt fromregex savez savez_compressed "
+    "dump save _save_for_lite_interpreter _builtin_open FileHandler FileIO basicConfig fromtextfile export_to_c "
+    "dump_to_object _new_shared_filename_cpu _new_using_filename_cpu _new_shared_fd_cpu _share_filename_cpu_ "
+    "_share_fd_cpu_ _set_from_file _new_with_file _write_file _load_from_bytes"
 )
 _CODE = words(
     "eval exec import_module load_module exec_module spec_from_file_location spec_from_loader "
     "module_from_spec runsource attrgetter methodcaller get_type_hints ForwardRef get_annotations breakpoint "
-    "globals locals vars _unsafe_update_src"
+    "globals locals vars _unsafe_update_src evaluate_forward_ref update_wrapper py_impl _convert_ CodeType "
+    "FunctionType LambdaType ModuleType"
 )
 _INTERPRETER = words(
     "f_globals f_locals f_builtins f_back f_code gi_frame gi_code cr_frame cr_code ag_frame ag_code tb_frame "
@@ -74,12 +78,17 @@ _INTERPRETER = words(
     "settrace_all_threads setprofile_all_threads meta_path path_hooks path_importer_cache addaudithook "
     "get_objects get_referrers get_referents obj"  # AttributeError.obj is the module that lacks the attribute
 )
-_MODULES = words("builtins importlib marshal os posix shutil socket subprocess sys torch triton")
+_MODULES = words(
+    "builtins importlib marshal os posix shutil socket subprocess sys torch triton "
+    # Modules that open modules hold, by names that nothing else of a kernel has.
+    "bltns codecs codeop copyreg genericpath inspect linecache multiprocessing pathlib pickle pkgutil posixpath pty "
+    "runpy tempfile tokenize traceback zipfile zipimport"
+)
 _DUNDERS = words(
-    "__globals__ __builtins__ __subclasses__ __bases__ __mro__ __code__ __loader__ __dict__ __class__ "
+    "__globals__ __builtins__ __subclasses__ __bases__ __mro__ mro __code__ __loader__ __dict__ __class__ "
     "__subclasshook__ __getattribute__ __base__ __import__ __spec__ __closure__ __func__ __wrapped__ "
     "__annotations__ __reduce__ __reduce_ex__ __setattr__ __delattr__ __getattr__ __traceback__ "
-    "__init_subclass__ __set_name__ __defaults__ __kwdefaults__ __type_params__ __path__"
+    "__init_subclass__ __set_name__ __defaults__ __kwdefaults__ __type_params__ __path__ __dataclass_fields__"
 )
 DENIED_ATTRIBUTES = _PROCESS | _NATIVE | _FILES | _CODE | _INTERPRETER | _MODULES | _DUNDERS | ATTRIBUTE_BUILTINS
 DENIED_ATTRIBUTE_PREFIXES = ("register_module_", "_evaluate")
@@ -115,8 +124,36 @@ DENIED_PATHS = words(
     "triton.compiler triton.backends triton.tools triton.runtime.build triton.runtime.cache triton.knobs json.tool "
     "random.SystemRandom threading.excepthook weakref.finalize os.environ.update os.environ.__setitem__ "
     "os.environ.__delitem__ os.environ.__ior__ os.environ.setdefault os.environ.pop os.environ.popitem "
-    "os.environ.clear sys.stdout.buffer sys.stderr.buffer typing.get_type_hints typing.ForwardRef"
+    "os.environ.clear sys.stdout.buffer sys.stderr.buffer typing.get_type_hints typing.ForwardRef "
+    "sys.stdout.detach sys.stderr.detach sys.stdout.reconfigure sys.stderr.reconfigure time.clock_settime_ns "
+    "contextlib.redirect_stdout contextlib.redirect_stderr dataclasses.fields dataclasses.make_dataclass "
+    "enum.global_enum functools.singledispatch functools.singledispatchmethod numpy.test numpy.fft.test "
+    "numpy.lib.test numpy.linalg.test numpy.ma.test numpy.ma.mrecords numpy.polynomial.test numpy.random.test "
+    "torch.compiler.load_cache_artifacts torch.compiler.save_cache_artifacts torch.cuda.gds torch.cuda.profiler "
+    "torch.cuda.tunable torch.xpu.memory torch.library.infer_schema torch.library.register_torch_dispatch "
+    "torch.utils.rename_privateuse1_backend torch.utils.generate_methods_for_privateuse1_backend "
+    "torch.utils.backend_registration torch.distributed.distributed_c10d torch.distributed.launcher "
+    "torch.distributed.rendezvous torch.distributed.device_mesh torch.distributed.init_device_mesh "
+    "torch.distributed.all_gather_object torch.distributed.broadcast_object_list torch.distributed.gather_object "
+    "torch.distributed.scatter_object_list torch.distributed.send_object_list torch.distributed.recv_object_list "
+    "triton.profiler triton.testing.nvsmi triton.testing.set_gpu_clock triton.testing.perf_report cutlass.backend "
+    "cutlass.emit cutlass.cute.export cutlass.base_dsl.ast_preprocessor cutlass.base_dsl.cache_helpers "
+    "cutlass.base_dsl.compiler cutlass.base_dsl.env_manager cutlass.base_dsl.export cutlass.base_dsl.jit_executor "
+    "cutlass.base_dsl.runtime"
 )
+# What runs the texts that it finds in the thing it is given: usable only on what is defined right below it, where those
+# texts have been read.
+DECORATORS_ONLY = words(
+    "dataclasses.dataclass torch.library.custom_op torch.library.triton_op functools.total_ordering"
+)
+
+# A call with one argument is fine; more would say which attributes of it are read, and set on something else.
+PLAIN_CALLS_ONLY = words("functools.wraps")
+
+# What no function, class or pattern may be called: it would say what a class holds where nobody reads it.
+DENIED_DEFINITIONS = words("__prepare__ __dict__ __annotations__ __dataclass_fields__")
+METACLASSES = words("abc.ABCMeta enum.EnumMeta enum.EnumType")
+
 # Every proper prefix of a denied path holds something denied, so it may not travel as a value.
 CONTAINERS = frozenset(path.rsplit(".", count)[0] for path in DENIED_PATHS for count in range(1, path.count(".") + 1))
 

@@ -20,6 +20,7 @@ from typing import ClassVar, NamedTuple
 
 from config.errors import IntakeError
 from intake.closure import LocalModules
+from intake.definitions import definitions, is_made, is_plain_call, last_decorators, maker, makes_classes
 from intake.dsl_jit_policy import DSL_JIT_ENTRYPOINTS, admitted_calls
 from intake.holdings import changes
 from intake.refusal import Findings, clip
@@ -27,11 +28,15 @@ from intake.scan_policy import (
     ATTRIBUTE_BUILTINS,
     CODE_BUILTINS,
     CONTAINERS,
+    DECORATORS_ONLY,
     DENIED_BUILTINS,
+    DENIED_DEFINITIONS,
     DENIED_NAMES,
     DENIED_STRINGS,
     IMPORTS,
     LEAKED_MODULES,
+    METACLASSES,
+    PLAIN_CALLS_ONLY,
     SELF_MATCHING,
     TAINTED_ATTRIBUTES,
     TAINTED_IMPORTS,
@@ -149,11 +154,16 @@ class _Scanner:
         self._findings = findings
         self._admitted: frozenset[int] | None = None
         self._changed: set[int] = set()  # nodes that were refused for what they change
+        self._plainly_called = {id(node.func) for node in parsed.kinds.get(ast.Call, ()) if is_plain_call(node)}
+        self._decorating = {id(node) for node in last_decorators(parsed.kinds)}
         self.tainted = self._tainted_names()
 
     def run(self) -> None:
         for statement in self._parsed.tree.body:
             self._visit(statement, self.scopes.module)
+        for named, name in definitions(self._parsed.kinds):
+            if name in DENIED_DEFINITIONS:
+                self._refuse("SCAN_NAME", f"nothing may be called {name}.", named)
         for node in changes(self._parsed.kinds, self._foreign_names()):
             if id(node) in self._changed:
                 continue
@@ -174,7 +184,7 @@ class _Scanner:
         if self.is_local(origin):
             return False
         restricted = IMPORTS.get(origin.path.partition(".")[0]) is not None
-        return origin.is_module or origin.path in CONTAINERS or restricted
+        return origin.is_module or origin.path in CONTAINERS | DECORATORS_ONLY | PLAIN_CALLS_ONLY or restricted
 
     def _visit(self, node: ast.AST, scope: Scope) -> None:
         self._HANDLERS.get(node.__class__, _Scanner._visit_children)(self, node, scope)
@@ -248,6 +258,16 @@ class _Scanner:
             for origin in self.scopes.resolve(node.id, scope):
                 if not self.is_local(origin) and (origin.is_module or origin.path in CONTAINERS):
                     self._module_value(origin.path, node)
+                self._no_value(origin, origin.path, node)
+
+    def _no_value(self, origin: ImportedName, path: str, node: ast.AST) -> None:
+        """Refuse what may only decorate, where it does not."""
+        if path in DECORATORS_ONLY and not self.is_local(origin) and id(node) not in self._decorating:
+            hint = "Use it as the last decorator above the definition."
+            self._refuse("SCAN_ATTRIBUTE", f"{path} may be used as a decorator only.", node, hint)
+        if path in PLAIN_CALLS_ONLY and not self.is_local(origin) and id(node) not in self._plainly_called:
+            hint = f"Write {path}(function)."
+            self._refuse("SCAN_ATTRIBUTE", f"{path} may be called with one argument only.", node, hint)
 
     def _module_value(self, path: str, node: ast.AST) -> None:
         message = f"the module {clip(path)} is used as a value."
@@ -286,6 +306,8 @@ class _Scanner:
                 path = ".".join([origin.path, *names])
                 if as_value and path in CONTAINERS and not self.is_local(origin):
                     self._module_value(path, node)
+                if as_value:
+                    self._no_value(origin, path, node)
         else:
             self._visit(base, scope)
 
@@ -476,9 +498,28 @@ class _Scanner:
     def _class(self, node: ast.ClassDef, scope: Scope) -> None:
         for outer in (*node.decorator_list, *node.bases, *node.keywords):
             self._visit(outer, scope)
+        self._no_namespace(node, scope)
         inner = self.scopes.of(node)
         for statement in node.body:
             self._visit(statement, inner)
+
+    def _no_namespace(self, node: ast.ClassDef, scope: Scope) -> None:
+        """Refuse a class of classes that may make up what its classes hold, and a data class made by one."""
+        if makes_classes(node) and any("type" in self._paths(base, scope) for base in node.bases):
+            self._refuse("SCAN_NAME", "a class of classes may not make them itself.", node, "Use its __init__.")
+        makers = self._paths(maker(node), scope) if node.decorator_list else set()
+        if "dataclasses.dataclass" in makers and (node.keywords or any(map(is_made, node.bases))):
+            hint = "Derive it from named classes only."
+            self._refuse("SCAN_NAME", "a data class may not be made by a class of classes.", node, hint)
+
+    def _paths(self, node: ast.AST, scope: Scope) -> set[str]:
+        """Return the dotted paths that an expression may mean, "type" for every class of classes."""
+        chain = dotted_name(node)
+        if chain is None:
+            return set()
+        root, names = chain
+        paths = {".".join([origin.path, *names]) for origin in self.scopes.resolve(root.id, scope)}
+        return paths | ({"type"} if root.id == "type" or paths & METACLASSES else set())
 
     def _scope_node(self, node: ast.AST, scope: Scope) -> None:
         inner = self.scopes.of(node)
