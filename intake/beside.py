@@ -16,11 +16,12 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Any
 
 _CHUNK = 1 << 20
 _NUMBER = 2  # bytes of one piece's number; a pipe hands them over whole
+_INTERRUPTIONS = (signal.SIGINT, signal.SIGTERM)  # put off in helpers for good: their parent ends them
 _PIECES = 2048  # numbers that fit into any pipe: one page
 
 
@@ -47,16 +48,29 @@ def spread(here: Callable[[int], Any], there: Callable[[int], Any], pieces: int,
     try:
         with suppress(OSError):  # no descriptor or no process to be had: then they are fewer
             while len(running) < helpers:
-                running.append(_Helper(there, queue))
+                with _undisturbed():
+                    running.append(_Helper(there, queue))
         for number in _numbers(queue):
             answers[number] = here(number)
         for helper in running:
             answers.update(helper.answers())
     finally:
-        os.close(queue)
-        for helper in running:
-            helper.end()
+        with _undisturbed():
+            os.close(queue)
+            for helper in running:
+                helper.end()
     return [answers[number] if number in answers else here(number) for number in range(pieces)]
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Put off what may raise anywhere: a fork that left its block would do its parent's work, and one that was not
+    noted would be left behind."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _INTERRUPTIONS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _queue(pieces: int) -> int:
@@ -93,8 +107,10 @@ class _Helper:
     def answers(self) -> dict[int, Any]:
         """Wait for the end of the helper and return its answers; none when it did not end well."""
         told = b"".join(iter(lambda: os.read(self._source, _CHUNK), b""))
-        self._is_running = False
-        answers: dict[int, Any] = marshal.loads(told) if _ended_well(self._process) else {}  # our own fork wrote it
+        with _undisturbed():
+            is_whole = _ended_well(self._process)
+            self._is_running = False
+        answers: dict[int, Any] = marshal.loads(told) if is_whole else {}  # our own fork wrote it
         return answers
 
     def end(self) -> None:

@@ -108,14 +108,19 @@ class PythonFiles:
         fair = sum(len(self._files[path]) for path in paths) // (4 * (helpers + 1))
         large = [path for path in paths if len(self._files[path]) > fair]
         order = large + [path for path in paths if len(self._files[path]) <= fair]
-        refused = Findings(self._limits.findings)  # of the files that this process took in the order of their paths
+        refused = Findings(self._limits.findings)  # of small files that this process took
+        last = 0  # the last of them in the order of their paths
 
         def row(number: int, *, keep: bool) -> tuple[Any, ...]:
+            nonlocal last
             path, findings = order[number], Findings(self._limits.findings)
             facts = self._scan(path, findings) if keep else self._read(path, findings)[0]
             if number >= len(large):
-                # What comes after as many findings as are reported is not reported, so it need not be held.
-                findings = Findings(0) if refused.is_full else findings
+                # What comes after as many findings as are reported is not reported, so it need not be held. What a
+                # helper was lost with is done last, and comes before.
+                findings = Findings(0) if refused.is_full and number > last else findings
+                if not refused.is_full:
+                    last = max(last, number)
                 for error in findings.errors:
                     refused.take(error)
             return facts.tell(findings)

@@ -106,6 +106,44 @@ def test_one_of_several_dies() -> None:
     assert answers == list(range(30))
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interruption_at_a_fork_ends_all(
+    number: signal.Signals, children: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody but the parent goes on, whoever is interrupted right after the fork, and no helper is left behind."""
+    mine, fork = os.getpid(), os.fork
+    source, target = os.pipe()
+
+    def interrupted() -> int:
+        process = fork()
+        os.kill(os.getpid(), number)
+        return process
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    def share() -> None:
+        try:
+            spread(_double, _double, 50, 3)
+        finally:
+            if os.getpid() != mine:
+                os.write(target, b"x")
+                os._exit(1)
+
+    monkeypatch.setattr(os, "fork", interrupted)
+    before = signal.signal(number, interrupt)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            share()
+    finally:
+        signal.signal(number, before)
+        os.close(target)
+    with os.fdopen(source, "rb") as file:
+        assert file.read() == b""  # at its end once all forks are gone
+    assert len(children) == 1
+    assert _are_gone(children)
+
+
 def test_an_answer_may_be_larger_than_a_pipe() -> None:
     """Helpers may tell more than fits into a pipe while nobody reads."""
     large = b"x" * 3_000_000

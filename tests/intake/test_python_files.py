@@ -131,6 +131,24 @@ def test_what_helpers_could_not_do_is_done_here(shared: list[int], monkeypatch: 
     assert shared == [3]
 
 
+@pytest.mark.parametrize("lost", [{0}, {0, 1, 2}, {3, 7}, set(range(0, 24, 2)), set(range(24))])
+def test_findings_of_files_done_last_are_told(lost: set[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a helper had in hand when it died is done after all else; its findings are still those of its place."""
+    loud = b"".join(b"import ctypes%d\n" % number for number in range(30))
+    files = bundle(**{f"part{number:02}.py": loud for number in range(20)})
+    alone = _outcome(files, may_fork=False)
+
+    def later(here: Callable[[int], Any], there: Callable[[int], Any], pieces: int, helpers: int) -> list[Any]:
+        order = sorted(range(pieces), key=lambda number: (number in lost, number))
+        answers = {number: here(number) for number in order}
+        return [answers[number] for number in range(pieces)]
+
+    monkeypatch.setattr(intake.python_files, "_SHARED_BYTES", 1)
+    monkeypatch.setattr(intake.python_files, "spare_processors", lambda: 3)
+    monkeypatch.setattr(intake.python_files, "spread", later)
+    assert _outcome(files, may_fork=True) == alone
+
+
 def test_large_files_are_scanned_by_fewer(shared: list[int]) -> None:
     """Together they hold no more text than one process may have to: 8 MiB."""
     files = bundle(**{f"part{number}.py": b"#" * (3 << 20) for number in range(6)})
