@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 from config.canonical import sha256_hex
-from node.receipt_folder import RECEIPT_BYTES
+from config.limits import RECEIPT_BYTES
 from scoring.dsse import public_key, sign, verify
 from scoring.ledger import check_ledger, ledger_statement, make_ledger, read_ledger_predicate
 from scoring.settle import Candidate, CrownState, FinalizedOrder, SettlementEvent, apply_event, incumbents, plan

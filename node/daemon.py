@@ -50,7 +50,7 @@ from node.services.intake import IntakeService
 from node.services.parking import ParkingService
 from node.services.publication import PublicationService
 from node.services.qualification import QualificationService
-from node.services.receipts import ReceiptBook, deliver, set_aside_unlisted
+from node.services.receipts import ReceiptBook, compare_files, deliver
 from node.services.restoring import Restorer
 from node.services.reveals import RevealsService
 from node.services.settlement import SettlementService
@@ -62,7 +62,6 @@ from node.store.evidence_rows import lose_running_attempts
 from node.store.job_rows import entries, recover_all
 from node.store.layout import StateLayout
 from node.store.queries import chain_view
-from node.store.receipt_rows import receipt_digests
 from qualify.intake_runner import IntakeRunner
 
 
@@ -211,7 +210,7 @@ async def _resume(context: NodeContext, layers: tuple[str, ...], receipts: Recei
     lost = await store.write(lose_running_attempts)
     recovered = await store.write(recover_all)
     await deliver(store, receipts)
-    await asyncio.to_thread(set_aside_unlisted, context.layout, await store.read(receipt_digests))
+    await compare_files(store)
     await asyncio.to_thread(_sweep, context.layout, await store.read(_known))
     started = {
         "version": metadata.version("cacheon"), "pid": os.getpid(), "arena": arena.id, "arena_digest": arena.digest,

@@ -6,7 +6,8 @@
 Invariants
 1. A file is what its name says, byte for byte, or the whole folder is refused and the file named.
 2. A receipt is believed under a key that the caller names or that the one hotkey of the folder vouches for.
-3. A folder may be hostile: only regular files are opened, without waiting, and never more is read, or unpacked, than
+3. A ledger that its node removed while the folder was read is not in it: a newer one was there before.
+4. A folder may be hostile: only regular files are opened, without waiting, and never more is read, or unpacked, than
    the largest good file of its kind has.
 """
 
@@ -26,11 +27,10 @@ from config.arena import Arena, parse_arena
 from config.canonical import CanonicalJsonError, is_digest, read_json
 from config.errors import ConfigurationError, GradeError, NotFoundError, SourceLocation
 from config.key_binding import KEY_BINDING_V1, KeyBinding
-from config.limits import EVIDENCE
+from config.limits import EVIDENCE, RECEIPT_BYTES
 from config.statement import open_envelope, read_statement
 from scoring.published import Published, Receipt, gather, read_receipt
 
-RECEIPT_BYTES = 16 * 1024 * 1024
 DOCUMENT_BYTES = 1024 * 1024  # an arena or a target
 KEY_BYTES = 1024
 _GZIP_WINDOW = 31  # zlib's word for "expect a gzip header"
@@ -189,7 +189,12 @@ def open_folder(folder: str | Path) -> ReceiptFolder:
         name = path.name.removesuffix(".json")
         if not is_digest(name):
             raise _unreadable(path, "it is not named by a digest")
-        envelopes[name] = read_named(path, name)
+        try:
+            envelopes[name] = read_named(path, name)
+        except GradeError:
+            if os.path.lexists(path):
+                raise
+            continue
         paths[name] = path
     bindings: dict[str, KeyBinding] = {}
     for name, data in envelopes.items():

@@ -3,7 +3,7 @@
 Invariants
 1. A ledger or a receipt is served only if its bytes have the digest it was asked by; a damaged one is not there.
 2. An attempt file is served only when a signed verdict names it: the attempt is over, and its shapes are public.
-3. Nothing larger than `DOCUMENT_BYTES` is read.
+3. Nothing larger than `DOCUMENT_BYTES` is read, or than `RECEIPT_BYTES` of a ledger or a receipt.
 """
 
 from __future__ import annotations
@@ -14,16 +14,17 @@ from pathlib import Path
 from sqlalchemy import Connection, select
 
 from config.errors import NotFoundError
+from config.limits import RECEIPT_BYTES
 from node.store.layout import StateLayout
 from node.store.schema import attempts
 
-DOCUMENT_BYTES = 16 * 1024 * 1024
+DOCUMENT_BYTES = 16 * 1024 * 1024  # of what is no receipt
 JSON, GZIP, TOML = "application/json", "application/gzip", "application/toml"
 
 
 def read_ledger_file(layout: StateLayout, digest: str) -> bytes:
     """Return a ledger. Raises `NotFoundError` (LEDGER_NOT_FOUND)."""
-    body = _bytes(layout.ledger / digest)
+    body = _bytes(layout.ledger / digest, RECEIPT_BYTES)
     if not body or hashlib.sha256(body).hexdigest() != digest:  # absent, damaged, or larger than any ledger
         raise NotFoundError(
             "LEDGER_NOT_FOUND", f"this node has no ledger document {digest}",
@@ -34,7 +35,7 @@ def read_ledger_file(layout: StateLayout, digest: str) -> bytes:
 
 def read_receipt_file(layout: StateLayout, digest: str) -> bytes:
     """Return a receipt. Raises `NotFoundError` (DOCUMENT_NOT_FOUND)."""
-    body = _bytes(layout.receipts / f"{digest}.json")
+    body = _bytes(layout.receipts / f"{digest}.json", RECEIPT_BYTES)
     if not body or hashlib.sha256(body).hexdigest() != digest:
         raise _absent("receipt", digest)
     return body
@@ -65,13 +66,13 @@ def read_attempt_file(layout: StateLayout, path: str, digest: str) -> bytes:
     return read_named_file(layout.root, path, "attempt file", digest)
 
 
-def _bytes(path: Path) -> bytes:
+def _bytes(path: Path, limit: int = DOCUMENT_BYTES) -> bytes:
     try:
         with path.open("rb") as file:
-            body = file.read(DOCUMENT_BYTES + 1)
+            body = file.read(limit + 1)
     except OSError:
         return b""
-    return body if len(body) <= DOCUMENT_BYTES else b""
+    return body if len(body) <= limit else b""
 
 
 def _absent(what: str, digest: str) -> NotFoundError:

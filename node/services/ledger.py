@@ -29,6 +29,7 @@ from chain.publication_record import PublicationRecord
 from chain.signer import Signer
 from config.canonical import is_digest
 from config.errors import CacheonError, HostError
+from config.limits import RECEIPT_BYTES
 from node.services.context import NodeContext
 from node.services.receipts import ReceiptBook, deliver
 from node.store.crown_rows import all_crowns, all_settlement_events, settlement_head
@@ -118,6 +119,11 @@ class LedgerKeeper:
         if self._newest is None or self._newest[0] != head:
             head, document = await self._signed()
             await self._context.store.write(_list, document, head)
+            if len(document.envelope) > RECEIPT_BYTES * 3 // 4:
+                structlog.get_logger().warning(
+                    "ledger.large", bytes=len(document.envelope), limit=RECEIPT_BYTES,
+                    hint="a document beyond the limit is signed and named as before, and this release reads none",
+                )
             self._newest = head, document.digest
         return self._newest
 

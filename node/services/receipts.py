@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import stat
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 
 import structlog
@@ -26,11 +26,12 @@ from config.errors import GradeError, HostError
 from node.store.engine import StateReplacedError, Store
 from node.store.layout import StateLayout, sync_folder, unwritable, write_durably
 from node.store.receipt_outbox import SealedReceipt, mark_delivered, undelivered
-from node.store.receipt_rows import LEDGER_KIND
+from node.store.receipt_rows import LEDGER_KIND, receipt_digests
 from scoring.dsse import Statement, public_key, sign, verify
 from scoring.receipts import VerdictPredicate, read_predicate
 
 _SEED_BYTES = 32
+_TOLD = 8  # digests of missing files in one log line
 
 
 class ReceiptBook:
@@ -111,12 +112,28 @@ async def deliver_or_tell(store: Store, book: ReceiptBook) -> None:
         structlog.get_logger().warning("receipts.waiting", code=error.code, message=error.message)
 
 
-def set_aside_unlisted(layout: StateLayout, listed: Collection[str]) -> int:
-    """Move the files out of `receipts/` that no row names; return how many. Raises `HostError` (STATE_UNWRITABLE).
+async def compare_files(store: Store) -> tuple[int, int]:
+    """Move the files out of `receipts/` that no row names, and tell of rows whose file is gone; return how many of
+    either. Raises `HostError` (STATE_UNWRITABLE).
 
-    Releases that wrote the file first left one when they were killed before the row.
+    The files are listed before the rows are read: a command that decides meanwhile writes the row before the file.
     """
-    strays = [path for path in layout.receipts.glob("*.json") if path.stem not in listed]
+    layout = store.layout
+    files = await asyncio.to_thread(lambda: [*layout.receipts.glob("*.json"), *layout.ledger.glob("*")])
+    listed, waiting = await store.read(receipt_digests), await store.read(undelivered)
+    missing = listed - {path.stem for path in files} - {receipt.digest for receipt in waiting}
+    if missing:
+        structlog.get_logger().warning(
+            "receipts.missing", count=len(missing), digests=sorted(missing)[:_TOLD],
+            hint=f"restore {layout.receipts} and {layout.ledger} from a backup or an export: nothing makes them again",
+        )
+    strays = [path for path in files if path.parent == layout.receipts and path.stem not in listed]
+    await asyncio.to_thread(_set_aside, layout, strays)
+    return len(strays), len(missing)
+
+
+def _set_aside(layout: StateLayout, strays: list[Path]) -> None:
+    """Releases that wrote the file first left such a file when they were killed before the row."""
     try:
         for path in strays:
             layout.unlisted.mkdir(mode=0o700, exist_ok=True)
@@ -127,7 +144,6 @@ def set_aside_unlisted(layout: StateLayout, listed: Collection[str]) -> int:
         raise unwritable(layout.unlisted, error) from error
     if strays:
         structlog.get_logger().warning("receipts.unlisted", moved=len(strays), to=str(layout.unlisted))
-    return len(strays)
 
 
 def _keep_public(path: Path, text: str) -> None:

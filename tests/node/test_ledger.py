@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+import structlog
 from sqlalchemy import insert
 
 from chain.abi import Call, Storage
@@ -148,6 +149,22 @@ async def test_no_vector_is_signed_whose_ledger_is_not_kept(world: World, monkey
             await world.step(30)
     signed = [one for one in (await world.store.read(read_records))[len(before):] if one.status == "intent"]
     assert signed == []
+
+
+async def test_a_ledger_larger_than_its_readers_take_stops_no_weights(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither weights nor the commitment wait for it; the operator is told before, and as long as it lasts."""
+    for limit in (ledger.RECEIPT_BYTES, 1000):
+        monkeypatch.setattr(ledger, "RECEIPT_BYTES", limit)
+        with structlog.testing.capture_logs() as logs:
+            await world.crown(limit, ANN if limit == 1000 else BOB, "activation.silu_and_mul")
+            await world.step(12)
+        assert any(one["event"] == "ledger.large" for one in logs) == (limit == 1000)
+    epochs = [one.epoch for one in await world.store.read(read_records) if one.status == "confirmed"]
+    assert epochs == list(range(len(epochs)))
+    assert len(epochs) >= 3
+    assert (await statuses(world)).count("confirmed") == 2
 
 
 async def test_a_ledgers_file_that_was_removed_is_written_again(world: World) -> None:

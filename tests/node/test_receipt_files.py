@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import structlog
 
-from config.errors import HostError
+from config.canonical import sha256_hex
+from config.errors import GradeError, HostError
+from node import receipt_folder
 from node.receipt_folder import open_folder
 from node.services import receipts as service
-from node.services.receipts import deliver, deliver_or_tell, set_aside_unlisted
+from node.services.receipts import compare_files, deliver, deliver_or_tell
 from node.store.engine import Store
 from node.store.layout import StateLayout
-from node.store.receipt_outbox import SealedReceipt, record_receipt, undelivered
+from node.store.receipt_outbox import SealedReceipt, mark_delivered, record_receipt, undelivered
 from node.store.receipt_rows import ReceiptQuery, receipt_digests, receipt_page
+from scoring.dsse import STATEMENT_TYPE, Statement, Subject, sign
 from tests.node.mortal_store import Killed, MortalStore
 from tests.node.support import GENESIS
 from tests.node.weights_world import ANN, World, weights_world
@@ -103,7 +108,70 @@ async def test_files_that_no_row_names_are_set_aside(store: Store) -> None:
     kept, stray = layout.receipts / f"{ONE.digest}.json", layout.receipts / f"{'0' * 64}.json"
     for path in (kept, stray):
         path.write_bytes(ONE.envelope)
-    assert set_aside_unlisted(layout, await store.read(receipt_digests)) == 1
-    assert set_aside_unlisted(layout, await store.read(receipt_digests)) == 0
+    assert await compare_files(store) == (1, 0)
+    assert await compare_files(store) == (0, 0)
     assert list(layout.receipts.iterdir()) == [kept]
     assert (layout.unlisted / stray.name).read_bytes() == ONE.envelope
+
+
+async def test_files_that_were_removed_are_told(world: World) -> None:
+    """What a lost folder held cannot be made again from rows alone: the operator hears of it at the start."""
+    await world.step(6)
+    assert await compare_files(world.store) == (0, 0)
+    files = list(world.store.layout.receipts.iterdir())
+    for path in files:
+        path.unlink()
+    await world.store.write(record_receipt, ONE, "subject")  # waits in the store, so nothing of it is lost
+    with structlog.testing.capture_logs() as logs:
+        assert await compare_files(world.store) == (0, len(files))
+    (told,) = logs
+    assert (told["event"], told["count"]) == ("receipts.missing", len(files))
+    assert set(told["digests"]) <= {path.stem for path in files}
+
+
+async def test_a_decision_made_while_a_node_starts_is_not_set_aside(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A command writes its row and its file between any two steps of the comparison: the file stays."""
+    path = store.layout.receipts / f"{ONE.digest}.json"
+    read = store.read
+
+    async def decide_before(*arguments: Any) -> Any:
+        if not path.exists():
+            await store.write(record_receipt, ONE, "subject")
+            path.write_bytes(ONE.envelope)
+            await store.write(mark_delivered, [ONE.digest])
+        return await read(*arguments)
+
+    async def decide_after(*arguments: Any) -> Any:
+        found = await read(*arguments)
+        await decide_before(*arguments)
+        return found
+
+    for between in (decide_before, decide_after):
+        monkeypatch.setattr(store, "read", between)
+        assert (await compare_files(store))[0] == 0
+        assert path.exists()
+
+
+def test_a_reader_beside_a_node_that_forgets_ledgers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A ledger that was listed and is gone when it is its turn is not in the folder; the newer ones are."""
+    receipts, ledgers = tmp_path / "receipts", tmp_path / "ledger"
+    for folder in (receipts, ledgers):
+        folder.mkdir()
+    envelopes = [sign(Statement(STATEMENT_TYPE, (Subject("x", {}),), "urn:x", {"n": n}), bytes(32)) for n in range(4)]
+    for data in envelopes:
+        (ledgers / sha256_hex(data)).write_bytes(data)
+    older, newest = sorted(ledgers.iterdir())[:3], sorted(ledgers.iterdir())[3]
+    read = receipt_folder.read_named
+
+    def meanwhile(path: Path, digest: str) -> bytes:
+        for one in older:
+            one.unlink(missing_ok=True)
+        return read(path, digest)
+
+    monkeypatch.setattr(receipt_folder, "read_named", meanwhile)
+    assert list(open_folder(tmp_path).envelopes) == [newest.name]
+    newest.write_bytes(b"{}")
+    with pytest.raises(GradeError, match="not the file that its name says"):
+        open_folder(tmp_path)

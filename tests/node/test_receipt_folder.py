@@ -19,11 +19,11 @@ from chain.wallet import address_of_seed, signer_of_seed
 from config.canonical import sha256_hex
 from config.errors import CacheonError
 from config.key_binding import binding_payload
-from config.limits import EVIDENCE
+from config.limits import EVIDENCE, RECEIPT_BYTES
 from config.statement import pre_authentication, seal
 from node.cli.actions import weights_explain, weights_recompute
 from node.cli.output import visible
-from node.receipt_folder import DOCUMENT_BYTES, RECEIPT_BYTES, open_folder
+from node.receipt_folder import DOCUMENT_BYTES, open_folder
 from scoring.dsse import public_key
 from scoring.receipts import weights_statement
 from scoring.walk import Walk, walk

@@ -11,6 +11,7 @@ import msgspec
 
 from config.canonical import is_digest, sha256_hex
 from config.errors import ConfigurationError, GradeError, NotFoundError
+from config.limits import RECEIPT_BYTES
 from node.cli.output import Output, facts, table
 from node.cli.resolve import resolve
 from scoring.dsse import verify
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from config.settings import Settings
     from node.cli.options import ChainChoice
 
-DOCUMENT_BYTES = 16 * 1024 * 1024
 
 
 class LiveCrown(msgspec.Struct, frozen=True):
@@ -119,7 +119,7 @@ def _not_committed(hotkey: str, netuid: int, block: int, stored: LedgerCommitmen
 async def _fetch(settings: Settings, found: _OnChain | None) -> bytes:
     from intake.fetch import ArchiveFetcher, FetchPolicy
 
-    policy = replace(FetchPolicy.from_settings(settings.intake, settings.profile), archive_bytes=DOCUMENT_BYTES)
+    policy = replace(FetchPolicy.from_settings(settings.intake, settings.profile), archive_bytes=RECEIPT_BYTES)
     async with ArchiveFetcher(policy) as fetcher:
         return (await fetcher.fetch(found.pointer.document_url if found else "")).data
 
@@ -189,11 +189,11 @@ def _proven(predicate: LedgerPredicate, found: _OnChain | None) -> tuple[str, ..
 def _read(path: Path) -> bytes:
     try:
         with path.open("rb") as stream:
-            data = stream.read(DOCUMENT_BYTES + 1)
+            data = stream.read(RECEIPT_BYTES + 1)
     except OSError as error:
         raise NotFoundError("RECEIPT_NOT_FOUND", f"{path} cannot be read: {error.strerror or error}") from error
-    if len(data) > DOCUMENT_BYTES:
-        raise GradeError("RECEIPT_MALFORMED", f"{path} has more than {DOCUMENT_BYTES} bytes, which no ledger has")
+    if len(data) > RECEIPT_BYTES:
+        raise GradeError("RECEIPT_MALFORMED", f"{path} has more than {RECEIPT_BYTES} bytes, which no ledger has")
     return data
 
 

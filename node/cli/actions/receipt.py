@@ -11,9 +11,10 @@ from chain.key_binding import verify_binding
 from config.canonical import canonical_json, sha256_hex
 from config.errors import GradeError, NotFoundError
 from config.key_binding import KEY_BINDING_V1, KeyBinding
+from config.limits import RECEIPT_BYTES
 from config.statement import open_envelope, read_statement
 from node.cli.output import Output, facts, table
-from node.receipt_folder import RECEIPT_BYTES, key_bytes, open_folder
+from node.receipt_folder import key_bytes, open_folder
 from scoring.published import read_receipt
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ Invariants
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,14 +50,15 @@ def run(folder: str, config: str | None, state: str | None, *, with_attempts: bo
     source = open_folder(layout.root)
     anchor = source.anchor()
     counts = {
-        "receipts": sorted(layout.receipts.glob("*.json")),
-        "ledger": [path for path in sorted(layout.ledger.glob("*")) if not path.name.startswith(".")],
+        "receipts": [path for path in source.paths.values() if path.parent == layout.receipts],
+        "ledger": [path for path in source.paths.values() if path.parent == layout.ledger],
         "attempts": _attempts(source, anchor, layout) if with_attempts else [],
         "arenas": sorted(layout.arenas.glob("*.toml")),
         "targets": sorted(layout.targets.glob("*.json")),
     }
     try:
-        new = sum(_copy(paths, to / name) for name, paths in counts.items())
+        read = {path: source.envelopes[digest] for digest, path in source.paths.items()}
+        new = sum(_copy(paths, to / name, read) for name, paths in counts.items())
     except OSError as error:
         raise HostError("EXPORT_UNWRITABLE", f"{to} cannot be written: {error.strerror or error}") from error
     result = Exported(
@@ -75,13 +77,14 @@ def _attempts(source: ReceiptFolder, anchor: Anchor, layout: StateLayout) -> lis
     return [path for path in sorted(layout.attempts.glob("*/*.json.gz")) if path.name.removesuffix(".json.gz") in named]
 
 
-def _copy(paths: list[Path], folder: Path) -> int:
+def _copy(paths: list[Path], folder: Path, read: Mapping[Path, bytes]) -> int:
+    """Write copies of those that are not in `folder`; what was `read` may have been removed by the node since."""
     folder.mkdir(parents=True, exist_ok=True)
     new = 0
     for path in paths:
         target = folder / path.name
         if not target.exists():
-            write_durably(target, path.read_bytes(), mode=0o644)
+            write_durably(target, read[path] if path in read else path.read_bytes(), mode=0o644)
             new += 1
     return new
 

@@ -22,10 +22,10 @@ import msgspec
 from config.arena import parse_arena
 from config.canonical import CanonicalJsonError, domain_digest, is_digest, read_json, sha256_hex
 from config.errors import Blame, ConfigurationError, GradeError, HostError, NetworkError
-from config.limits import EVIDENCE
+from config.limits import EVIDENCE, RECEIPT_BYTES
 from config.statement import open_envelope, read_statement
 from node.cli.output import Output, facts
-from node.receipt_folder import DOCUMENT_BYTES, RECEIPT_BYTES, inflate
+from node.receipt_folder import DOCUMENT_BYTES, inflate
 from node.store.layout import write_durably
 from scoring.ledger import LEDGER_V1
 from scoring.proof import TARGET_DOMAIN

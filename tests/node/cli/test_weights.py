@@ -14,7 +14,7 @@ from aiohttp import web
 from chain.abi import Call, Storage
 from chain.ledger_pointer import pointer_arguments, read_commitment
 from chain.wallet import signer_of_seed
-from node.cli.actions.ledger_verify import DOCUMENT_BYTES
+from config.limits import RECEIPT_BYTES
 from node.store.engine import Store
 from node.store.layout import StateLayout
 from tests.node.weights_world import ANN, SINK, VALIDATOR, World, weights_world
@@ -175,7 +175,7 @@ async def test_what_a_ledgers_server_can_do_is_named(cli: RunCli, world: World, 
 
     published[name] = whole[: len(whole) // 2]
     assert await code() == "LEDGER_DIGEST_DIFFERS"
-    published[name] = b"{" * (DOCUMENT_BYTES + 1)
+    published[name] = b"{" * (RECEIPT_BYTES + 1)
     assert await code() == "ARCHIVE_TOO_LARGE"
     published[name] = b"http://169.254.169.254/latest"
     assert await code() == "REDIRECT_REFUSED"
