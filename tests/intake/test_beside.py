@@ -116,7 +116,7 @@ def test_an_interruption_at_a_fork_ends_all(
 
     def interrupted() -> int:
         process = fork()
-        os.kill(os.getpid(), number)
+        signal.pthread_kill(threading.get_ident(), number)
         return process
 
     def interrupt(*_: object) -> None:
