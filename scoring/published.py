@@ -108,14 +108,16 @@ def gather(receipts: Iterable[Receipt]) -> Published:
 
     Raises `GradeError`: RECEIPTS_MIXED, LEDGER_FORKED, VERDICTS_CONTRADICT, RECEIPT_KEY_RETIRED.
     """
-    receipts = tuple(receipts)
     verdicts: dict[str, Receipt] = {}
     crowns: dict[str, Receipt] = {}
     weights: dict[str, WeightsPredicate] = {}
     revocations: dict[str, Receipt] = {}
     decisions: dict[str, DecisionPredicate] = {}
-    ledgers: list[LedgerPredicate] = []
+    ledger: LedgerPredicate | None = None  # a node keeps many, each with all events of those before: one is held here
+    validators: set[tuple[str, int, str | None]] = set()
+    spans: dict[tuple[str, str], tuple[int, int]] = {}
     for receipt in receipts:
+        _note_span(spans, receipt)
         match receipt.predicate:
             case VerdictPredicate():
                 verdicts[receipt.digest] = receipt
@@ -123,16 +125,19 @@ def gather(receipts: Iterable[Receipt]) -> Published:
                 crowns[receipt.digest] = receipt
             case WeightsPredicate():
                 weights[receipt.digest] = receipt.predicate
+                validators.add((receipt.predicate.policy.validator_hotkey, receipt.predicate.netuid, None))
             case RevocationPredicate():
                 revocations[receipt.digest] = receipt
             case DecisionPredicate():
                 decisions[receipt.digest] = receipt.predicate
             case LedgerPredicate():
-                ledgers.append(receipt.predicate)
-    _require_one_validator(weights.values(), ledgers)
-    ledger = _longest(ledgers)
+                one = receipt.predicate
+                validators.add((one.hotkey, one.netuid, one.genesis_hash))
+                _require_one_validator(validators)
+                ledger = one if ledger is None else _longer(ledger, one)
+    _require_one_validator(validators)
     _require_one_verdict_each(verdicts.values())
-    _require_keys_in_turn(receipts)
+    _require_keys_in_turn(spans)
     return Published(verdicts, crowns, weights, revocations, decisions, ledger, _sequences(ledger))
 
 
@@ -238,19 +243,21 @@ def _require_one_verdict_each(verdicts: Iterable[Receipt]) -> None:
             )
 
 
-def _require_keys_in_turn(receipts: Iterable[Receipt]) -> None:
-    """Refuse a key that signs after another one has taken its place: by epoch, by length of the ledger, by event."""
-    spans: dict[tuple[str, str], tuple[int, int]] = {}
-    for receipt in receipts:
-        match receipt.predicate:
-            case WeightsPredicate():
-                at = receipt.predicate.epoch
-            case LedgerPredicate():
-                at = len(receipt.predicate.events)
-            case _:
-                continue
-        low, high = spans.get((receipt.kind, receipt.key), (at, at))
-        spans[receipt.kind, receipt.key] = (min(low, at), max(high, at))
+def _note_span(spans: dict[tuple[str, str], tuple[int, int]], receipt: Receipt) -> None:
+    """Note from when to when a key signed receipts of a kind: by epoch, by length of the ledger."""
+    match receipt.predicate:
+        case WeightsPredicate():
+            at = receipt.predicate.epoch
+        case LedgerPredicate():
+            at = len(receipt.predicate.events)
+        case _:
+            return
+    low, high = spans.get((receipt.kind, receipt.key), (at, at))
+    spans[receipt.kind, receipt.key] = (min(low, at), max(high, at))
+
+
+def _require_keys_in_turn(spans: Mapping[tuple[str, str], tuple[int, int]]) -> None:
+    """Refuse a key that signs after another one has taken its place."""
     before: set[tuple[str, str]] = set()
     for ((kind, key), (low, high)), ((other_kind, other), (from_, to)) in itertools.permutations(spans.items(), 2):
         if kind != other_kind:
@@ -267,31 +274,28 @@ def _require_keys_in_turn(receipts: Iterable[Receipt]) -> None:
             )
 
 
-def _require_one_validator(weights: Iterable[WeightsPredicate], ledgers: Iterable[LedgerPredicate]) -> None:
-    ledgers = list(ledgers)
-    named = {(one.policy.validator_hotkey, one.netuid) for one in weights}
-    named |= {(one.hotkey, one.netuid) for one in ledgers}
-    if len(named) > 1 or len({one.genesis_hash for one in ledgers}) > 1:
-        who = ", ".join(f"{hotkey} on subnet {netuid}" for hotkey, netuid in sorted(named))
+def _require_one_validator(named: Iterable[tuple[str, int, str | None]]) -> None:
+    """Compare hotkey, subnet and chain (None: weights name none) of all weights and ledgers."""
+    hotkeys = sorted({(hotkey, netuid) for hotkey, netuid, _ in named})
+    if len(hotkeys) > 1 or len({genesis for _, _, genesis in named} - {None}) > 1:
+        who = ", ".join(f"{hotkey} on subnet {netuid}" for hotkey, netuid in hotkeys)
         raise GradeError("RECEIPTS_MIXED", f"these receipts are of {who}, or of more than one chain")
 
 
-def _longest(ledgers: list[LedgerPredicate]) -> LedgerPredicate | None:
-    if not ledgers:
-        return None
-    longest = max(ledgers, key=lambda one: (len(one.events), one.head))
-    for ledger in ledgers:
-        if ledger.events != longest.events[: len(ledger.events)]:
-            raise GradeError(
-                "LEDGER_FORKED",
-                f"the ledger with head {ledger.head[:12]} is no earlier state of the one with head {longest.head[:12]}",
-            )
-        if not ledger.crown_receipts.items() <= longest.crown_receipts.items():
-            raise GradeError(
-                "LEDGER_FORKED", f"the ledger with head {longest.head[:12]} names other receipts for the crowns of the "
-                f"one with head {ledger.head[:12]}",
-            )
-    return longest
+def _longer(one: LedgerPredicate, other: LedgerPredicate) -> LedgerPredicate:
+    """Return the ledger that holds all events of the other. Raises `GradeError` (LEDGER_FORKED)."""
+    shorter, longer = sorted((one, other), key=lambda ledger: (len(ledger.events), ledger.head))
+    if shorter.events != longer.events[: len(shorter.events)]:
+        raise GradeError(
+            "LEDGER_FORKED",
+            f"the ledger with head {shorter.head[:12]} is no earlier state of the one with head {longer.head[:12]}",
+        )
+    if not shorter.crown_receipts.items() <= longer.crown_receipts.items():
+        raise GradeError(
+            "LEDGER_FORKED", f"the ledger with head {longer.head[:12]} names other receipts for the crowns of the "
+            f"one with head {shorter.head[:12]}",
+        )
+    return longer
 
 
 def _sequences(ledger: LedgerPredicate | None) -> dict[str, int]:
