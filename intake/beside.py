@@ -21,7 +21,7 @@ from typing import Any
 
 _CHUNK = 1 << 20
 _NUMBER = 2  # bytes of one piece's number; a pipe hands them over whole
-_INTERRUPTIONS = (signal.SIGINT, signal.SIGTERM)  # put off in helpers for good: their parent ends them
+_INTERRUPTIONS = (signal.SIGINT, signal.SIGTERM)
 _PIECES = 2048  # numbers that fit into any pipe: one page
 
 
@@ -132,6 +132,9 @@ def _help(work: Callable[[int], Any], queue: int, target: int, parent: int) -> N
     """Be a helper."""
     status = 1
     try:  # nothing leaves this block, so that no line of the parent's runs twice
+        # An interruption is the parent's business, which ends its helpers; whoever ends all processes means this one.
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
         answers: dict[int, Any] = {}
         for number in _numbers(queue):
             if os.getppid() != parent:
