@@ -338,7 +338,8 @@ class _Quiet:
             self._local_use(origin.path, names)
         else:
             path = ".".join([origin.path, *names])
-            _require(path not in CONTAINERS and path not in _LIMITED and not path_problem(path))
+            _require(path not in CONTAINERS and not path_problem(path))
+            _require(not any(path == limited or path.startswith(f"{limited}.") for limited in _LIMITED))
 
     def _local_use(self, path: str, names: Iterable[str]) -> None:
         level = len(path) - len(path.lstrip("."))

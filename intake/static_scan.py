@@ -260,12 +260,16 @@ class _Scanner:
                     self._module_value(origin.path, node)
                 self._no_value(origin, origin.path, node)
 
-    def _no_value(self, origin: ImportedName, path: str, node: ast.AST) -> None:
+    def _no_value(self, origin: ImportedName, path: str, node: ast.AST, *, is_whole: bool = True) -> None:
         """Refuse what may only decorate, where it does not."""
-        if path in DECORATORS_ONLY and not self.is_local(origin) and id(node) not in self._decorating:
+        if path in DECORATORS_ONLY and not self.is_local(origin) and not (is_whole and id(node) in self._decorating):
             hint = "Use it as the last decorator above the definition."
             self._refuse("SCAN_ATTRIBUTE", f"{path} may be used as a decorator only.", node, hint)
-        if path in PLAIN_CALLS_ONLY and not self.is_local(origin) and id(node) not in self._plainly_called:
+        if (
+            path in PLAIN_CALLS_ONLY
+            and not self.is_local(origin)
+            and not (is_whole and id(node) in self._plainly_called)
+        ):
             hint = f"Write {path}(function)."
             self._refuse("SCAN_ATTRIBUTE", f"{path} may be called with one argument only.", node, hint)
 
@@ -308,6 +312,8 @@ class _Scanner:
                     self._module_value(path, node)
                 if as_value:
                     self._no_value(origin, path, node)
+                for count in range(len(names)):  # an attribute of what may not be a value, such as `__call__`
+                    self._no_value(origin, ".".join([origin.path, *names[:count]]), node, is_whole=False)
         else:
             self._visit(base, scope)
 

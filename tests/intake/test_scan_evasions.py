@@ -34,6 +34,12 @@ REFUSED = {
         "import dataclasses\nmake = dataclasses.dataclass\nmake(X)\n",
         "SCAN_ATTRIBUTE",
     ),
+    "data class by its own call": ("import dataclasses\ndataclasses.dataclass.__call__(X)\n", "SCAN_ATTRIBUTE"),
+    "data class by its own call as a decorator": (
+        "from dataclasses import dataclass\n@dataclass.__call__\nclass A:\n    pass\n",
+        "SCAN_ATTRIBUTE",
+    ),
+    "wrapping by its own call": ("import functools\nfunctools.wraps.__call__(x)\n", "SCAN_ATTRIBUTE"),
     "data class by getattr": ("import dataclasses\ngetattr(dataclasses, 'dataclass')(X)\n", "SCAN_ATTRIBUTE"),
     "data class by a class of classes": (
         _META + "    def __new__(m, n, b, ns):\n        return super().__new__(m, n, b, {**ns})\n" + _DATA,
