@@ -27,6 +27,7 @@ _PLAIN = re.compile(
     rb"(?s).{100}(?:[0-7]{6}[0-7 ][ \x00]){3}([0-7]{11})[ \x00][0-7]{11}[ \x00]([0-7]{6}(?:[0-7]\x00|\x00 | \x00))(.)"
     rb".{100}ustar(?:\x0000|  \x00).{64}(?:(?:[0-7]{6}[0-7 ]|\x00{7})[ \x00]){2}.{167}"
 )
+_RECORD = re.compile(rb"([1-9][0-9]{0,6}) ")
 _IGNORED_KEYS = frozenset(
     {
         "atime",
@@ -165,18 +166,16 @@ def _hint(key: str) -> str:
 def _records(content: bytes) -> list[tuple[str, bytes]]:
     """Split PAX records (`LENGTH KEY=VALUE\\n`), where LENGTH counts the whole record."""
     records: list[tuple[str, bytes]] = []
-    offset = 0
-    while offset < len(content):
-        blank = content.find(b" ", offset, offset + 8)
-        digits = content[offset:blank] if blank > 0 else b""
-        if not digits.isdigit() or digits.startswith(b"0"):
+    offset, size = 0, len(content)
+    while offset < size:
+        start = _RECORD.match(content, offset)
+        if start is None:
             raise _malformed("an extension record has no length")
-        end = offset + int(digits)
-        record = content[blank + 1 : end]
-        key, equals, value = record[:-1].partition(b"=")
-        if end > len(content) or not record.endswith(b"\n") or not equals or not key:
+        end = offset + int(start[1])
+        key, equals, value = content[start.end() : end - 1].partition(b"=")
+        if end > size or content[end - 1 : end] != b"\n" or not equals or not key:
             raise _malformed("an extension record has the wrong length")
-        records.append((_decode(key), value))
+        records.append((key.decode("ascii") if key.isascii() else _decode(key), value))
         offset = end
     return records
 
