@@ -17,7 +17,7 @@ import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 
 from config.canonical import path_order, sorted_paths
 from config.errors import IntakeError, NotFoundError, SourceLocation
@@ -72,17 +72,18 @@ def hash_tree(directory: Path) -> ContentHash:
     """
     digest = hashlib.sha256()
     covered: list[HashedFile] = []
+    root = str(directory)
     for path in tree_paths(directory):
-        with _open_file(directory, path) as (stream, size):
+        with _open_file(root, path) as (descriptor, size):
             digest.update(record_header(path, size))
             left = size
             while left:
-                chunk = stream.read(min(left, _CHUNK))
+                chunk = os.read(descriptor, min(left, _CHUNK))
                 if not chunk:
                     raise _changed(path)
                 digest.update(chunk)
                 left -= len(chunk)
-            if stream.read(1):
+            if os.read(descriptor, 1):
                 raise _changed(path)
         covered.append(HashedFile(path, size))
     return ContentHash(digest.hexdigest(), tuple(covered))
@@ -96,8 +97,9 @@ def read_tree(directory: Path, *, limits: IntakeLimits = INTAKE, strict: bool = 
     """
     files: dict[str, bytes] = {}
     total = 0
+    root = str(directory)
     for path in tree_paths(directory, strict=strict):
-        with _open_file(directory, path) as (stream, size):
+        with _open_file(root, path) as (descriptor, size):
             total += size
             if size > limits.file_bytes or total > limits.extracted_bytes or len(files) >= limits.members:
                 raise IntakeError(
@@ -106,7 +108,7 @@ def read_tree(directory: Path, *, limits: IntakeLimits = INTAKE, strict: bool = 
                     f"{limits.extracted_bytes} bytes in all.",
                     location=SourceLocation(path),
                 )
-            content = stream.read(size + 1)
+            content = os.read(descriptor, size + 1)
         if len(content) != size:
             raise _changed(path)
         files[path] = content
@@ -159,20 +161,21 @@ def _walk(root: str, strict: bool) -> Iterator[str]:
 
 
 @contextmanager
-def _open_file(directory: Path, path: str) -> Iterator[tuple[BinaryIO, int]]:
-    """Open one regular file without following links; gives its stream and its size in bytes."""
+def _open_file(root: str, path: str) -> Iterator[tuple[int, int]]:
+    """Open one regular file without following links; gives its descriptor and its size in bytes."""
     try:
-        descriptor = os.open(directory / path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = os.open(f"{root}/{path}", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         raise _unreadable(path, error) from error
-    with open(descriptor, "rb", buffering=0) as stream:
+    try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             raise _special(path)
-        try:
-            yield stream, status.st_size
-        except OSError as error:
-            raise _unreadable(path, error) from error
+        yield descriptor, status.st_size
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    finally:
+        os.close(descriptor)
 
 
 def _empty() -> IntakeError:
