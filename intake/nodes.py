@@ -24,6 +24,16 @@ SPARSE = "sparse"  # a list that holds None for what is not there
 NONE = "none"  # a plain text or value
 ANY = "any"  # whatever it may be: fields that other versions of the language add
 
+# Kinds that bind a name which stands in them as a text, not as a node.
+NAMING: tuple[type[ast.AST], ...] = (
+    ast.FunctionDef,
+    ast.AsyncFunctionDef,
+    ast.ClassDef,
+    ast.ExceptHandler,
+    ast.MatchAs,
+    ast.MatchStar,
+    ast.MatchMapping,
+)
 # Fields that hold no nodes, or none that matter: operators, contexts and aliases.
 _LEAVES = words(
     "ctx op ops id attr arg kind type_comment level module names conversion is_async simple asname rest kwd_attrs "

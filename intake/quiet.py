@@ -22,7 +22,7 @@ from intake.closure import Dotted, Import, LocalModules, imports_of
 from intake.definitions import definitions, makes_classes
 from intake.holdings import SETTERS, changes
 from intake.import_meanings import Chain, Meanings, with_aliases
-from intake.nodes import Kinds, sort_nodes
+from intake.nodes import NAMING, Kinds, sort_nodes
 from intake.scan_policy import (
     ATTRIBUTE_BUILTINS,
     CODE_BUILTINS,
@@ -60,16 +60,6 @@ _ANNOTATIONS: tuple[tuple[type[ast.AST], str], ...] = (
     (ast.AsyncFunctionDef, "returns"),
 )
 
-
-_NAMED: tuple[type[ast.AST], ...] = (
-    ast.FunctionDef,
-    ast.AsyncFunctionDef,
-    ast.ClassDef,
-    ast.ExceptHandler,
-    ast.MatchAs,
-    ast.MatchStar,
-    ast.MatchMapping,
-)
 
 _Place = tuple[int, int]  # line and column
 
@@ -321,7 +311,7 @@ class _Quiet:
         """Return the names that anything in the file binds."""
         names = {node.id for node in self._kinds.get(ast.Name, ()) if node.ctx.__class__ is not ast.Load}
         names |= {node.arg for node in self._kinds.get(ast.arg, ())}
-        for kind in _NAMED:
+        for kind in NAMING:
             names |= {getattr(node, "name", None) or getattr(node, "rest", None) for node in self._kinds.get(kind, ())}
         return names | self._origins.keys()
 

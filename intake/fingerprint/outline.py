@@ -16,7 +16,7 @@ from typing import Any, Final
 from intake.fingerprint.effects import Importing
 from intake.fingerprint.folding import MISSING, literal, nesting
 from intake.fingerprint.usage import imported
-from intake.nodes import FIELDS
+from intake.nodes import FIELDS, NAMING
 from intake.syntax import children
 
 ASK: Final = object()  # "may be a constant, but the statement has to be read for it"
@@ -25,17 +25,7 @@ _TEXT = 256  # characters or bytes of a constant that is remembered
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _IMPORTS = (ast.Import, ast.ImportFrom)
 _FOLDED = frozenset({ast.Constant, ast.Name, ast.Attribute, ast.BinOp, ast.UnaryOp, ast.Compare, ast.JoinedStr})
-_NAMED = frozenset(
-    {
-        ast.FunctionDef,
-        ast.AsyncFunctionDef,
-        ast.ClassDef,
-        ast.ExceptHandler,
-        ast.MatchAs,
-        ast.MatchStar,
-        ast.MatchMapping,
-    }
-)
+_NAMED = frozenset(NAMING)
 _CLOSED = frozenset({ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda})
 # The fields of statements, handlers and cases that hold others.
 _HOLDING = ("body", "orelse", "finalbody", "handlers", "cases")

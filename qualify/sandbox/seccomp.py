@@ -113,10 +113,6 @@ class _Program:
         self.add(_JUMP_ANY_BIT, bits, if_false=1)
         self.give(action)
 
-    def give_unless_any_bit(self, bits: int, action: int) -> None:
-        self.add(_JUMP_ANY_BIT, bits, if_true=1)
-        self.give(action)
-
     def when_number(self, number: int, block: _Program) -> None:
         """Run `block`, which must end in a return, for one system call."""
         self.add(_JUMP_EQUAL, number, if_false=len(block.instructions))
