@@ -41,27 +41,13 @@ from qualify.intake_runner import IntakeRunner
 from qualify.request import AttemptRequest
 from scoring.attempt import read_attempt
 from tests.node.judging import World
-from tests.node.support import GENESIS, submission
+from tests.node.support import GENESIS, rmsnorm_bundle, submission
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "revocation"
 TARGET = "norm.rmsnorm"
 ANN, BOB = address_of_seed("//Ann"), address_of_seed("//Bob")
 ATTEMPTS = 7  # king twice, his challenger, the king alone twice, the challenger twice
 _SECONDS = 150  # from the first attempt to the day on which the king fails
-_MANIFEST = """
-bundle_id = "{name}"
-abi_version = "cacheon-op-abi-v0"
-
-[competition]
-target = "norm.rmsnorm"
-mode = "slot"
-
-[[ops]]
-slot = "norm.rmsnorm"
-source = "kernel.py"
-entry = "rmsnorm"
-dtypes = ["bfloat16"]
-"""
 _KERNEL = """
 import time
 
@@ -92,10 +78,7 @@ def bundles(fails_at: int) -> dict[str, dict[str, bytes]]:
         "king": _KERNEL.format(fails_at=fails_at, rows=64),
         "challenger": _KERNEL.format(fails_at=2**40, rows=32),
     }
-    return {
-        name: {"manifest.toml": _MANIFEST.format(name=name).encode(), "kernel.py": kernel.lstrip().encode()}
-        for name, kernel in kernels.items()
-    }
+    return {name: rmsnorm_bundle(name, kernel) for name, kernel in kernels.items()}
 
 
 def submissions(fails_at: int) -> tuple[Submission, Submission]:

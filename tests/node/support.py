@@ -12,6 +12,21 @@ from node.store.submission_rows import Cursor, Submission, read_cursor, record_s
 GENESIS = "0x" + "11" * 32
 HOTKEY_A, HOTKEY_B = "5A" + "a" * 46, "5B" + "b" * 46
 
+_MANIFEST = """
+bundle_id = "{name}"
+abi_version = "cacheon-op-abi-v0"
+
+[competition]
+target = "norm.rmsnorm"
+mode = "slot"
+
+[[ops]]
+slot = "norm.rmsnorm"
+source = "kernel.py"
+entry = "rmsnorm"
+dtypes = ["bfloat16"]
+"""
+
 
 def submission(number: int, *, hotkey: str = HOTKEY_A, content: str = "", reason: str = "") -> Submission:
     """Return the `number`-th made-up reveal; its content hash is derived from `content` (default: its number)."""
@@ -50,3 +65,8 @@ async def until(condition: Callable[[], bool | Awaitable[bool]]) -> None:
         if answer if isinstance(answer, bool) else await answer:
             return
         await asyncio.sleep(0.01)
+
+
+def rmsnorm_bundle(name: str, kernel: str) -> dict[str, bytes]:
+    """Return the files of a bundle of one kernel for `norm.rmsnorm`."""
+    return {"manifest.toml": _MANIFEST.format(name=name).encode(), "kernel.py": kernel.lstrip().encode()}

@@ -27,6 +27,7 @@ from node.store.layout import StateLayout
 from scoring.dsse import verify
 from scoring.receipts import WeightsPredicate, read_predicate, recompute_weights
 from scoring.walk import walk
+from tests.node.support import rmsnorm_bundle
 
 NETUID = 2
 ARENA = """
@@ -52,20 +53,6 @@ target = "norm.rmsnorm"
 dtype = "bfloat16"
 shapes = [{ num_tokens = 2200, hidden_dim = 4096 }]
 """
-MANIFEST = """
-bundle_id = "{name}"
-abi_version = "cacheon-op-abi-v0"
-
-[competition]
-target = "norm.rmsnorm"
-mode = "slot"
-
-[[ops]]
-slot = "norm.rmsnorm"
-source = "kernel.py"
-entry = "rmsnorm"
-dtypes = ["bfloat16"]
-"""
 # The stock implementation fills several temporaries of more than 32 MiB per call, each with fresh pages; working in
 # small pieces is many times faster, so that the measurement is quick and sure even on a busy machine. (The arena's
 # alpha is lenient for the same reason.)
@@ -90,13 +77,8 @@ def rmsnorm(x, weight, out, eps):
 """
 
 
-def files(name: str, kernel: str) -> dict[str, bytes]:
-    """Return the files of a bundle."""
-    return {"manifest.toml": MANIFEST.format(name=name).encode(), "kernel.py": kernel.lstrip().encode()}
-
-
-BUNDLES = {"fast": files("fast", FAST), "copy": files("copy", FAST), "wrong": files("wrong", WRONG)}
-BUNDLES["lost"] = files("lost", FAST.replace("64", "32"))
+KERNELS = {"fast": FAST, "copy": FAST, "wrong": WRONG, "lost": FAST.replace("64", "32")}
+BUNDLES = {name: rmsnorm_bundle(name, kernel) for name, kernel in KERNELS.items()}
 
 
 class Town:

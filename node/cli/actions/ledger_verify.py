@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from node.cli.options import ChainChoice
 
 
-
 class LiveCrown(msgspec.Struct, frozen=True):
     """One live crown of the ledger; `receipt` is the digest of its signed receipt."""
 
